@@ -113,6 +113,45 @@ fn threads_stay_threads_where_that_is_asked_for() {
     assert_eq!(figure(&["other", "begin"], "/kept"), Some(1));
 }
 
+/// The program is not looked at by `carefree run`, for a shell starts it.
+#[test]
+fn a_program_that_another_one_starts_may_have_to_keep_its_threads() {
+    artifact::preload();
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name);
+    let text = r#"
+        #include <pthread.h>
+        #include <stdio.h>
+        #include <unistd.h>
+        static void *begin(void *argument) {
+            char path[64];
+            snprintf(path, sizeof path, "/proc/self/task/%d", (int)gettid());
+            puts(access(path, F_OK) ? "fiber" : "thread");
+            return argument;
+        }
+        int main(void) {
+            pthread_t thread;
+            return pthread_create(&thread, 0, begin, 0) || pthread_join(thread, 0);
+        }
+    "#;
+    fs::write(place("program.c"), text).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-D_GNU_SOURCE", "-pthread"]).arg(place("program.c"));
+    let Ok(compiled) = compiler.arg("-o").arg(place("java")).status() else {
+        return eprintln!("skipped: cc is not installed");
+    };
+    assert!(compiled.success());
+    fs::copy(place("java"), place("other")).unwrap();
+    // (The loader says that it does not find what valgrind would have preloaded.)
+    let script =
+        "cd \"$0\"; ./java; ./other; LD_PRELOAD=$LD_PRELOAD:/none/vgpreload_core.so ./other";
+    let mut command = carefree();
+    command.args(["run", "--strict", "/bin/sh", "-c", script]).arg(folder.path());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(stdout(&output), "thread\nfiber\nthread\n", "{output:?}");
+}
+
 /// The report says in which function threads have kept their carriers, and for how long: also in one that is not
 /// exported.
 #[test]

@@ -1,4 +1,7 @@
 //! libc's own functions, behind ours of the same names.
+//!
+//! They are looked up when the program starts. The loader takes its lock for that: the first threads of a program may
+//! be created amid a library's constructor, by a thread that holds it and waits for threads of this library's.
 
 use std::ffi::{CStr, c_void};
 use std::ptr;
@@ -25,10 +28,18 @@ impl Next {
         if known.is_null() { self.look_up() } else { known }
     }
 
+    /// Looks it up, before the program's code runs. (Not all libcs have all of them.)
     #[cold]
-    fn look_up(&self) -> *mut c_void {
+    pub(crate) fn prepare(&self) -> *mut c_void {
         // SAFETY: a string; the loader answers with an address or null.
         let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        self.address.store(found, Ordering::Relaxed);
+        found
+    }
+
+    #[cold]
+    fn look_up(&self) -> *mut c_void {
+        let found = self.prepare();
         if found.is_null() {
             let name = self.name.to_string_lossy();
             eprintln!(
@@ -36,7 +47,6 @@ impl Next {
             );
             std::process::abort();
         }
-        self.address.store(found, Ordering::Relaxed);
         found
     }
 }
@@ -60,6 +70,14 @@ macro_rules! stand_in {
                         Err(_) => panic!("a name has no NUL"),
                     },
                 );
+                #[used]
+                #[unsafe(link_section = ".init_array")]
+                static AT_START: extern "C" fn() = {
+                    extern "C" fn at_start() {
+                        NEXT.prepare();
+                    }
+                    at_start
+                };
                 /// libc's function.
                 #[allow(dead_code, reason = "a body may do without it")]
                 unsafe fn next($($argument: $type),*) $(-> $result)? {

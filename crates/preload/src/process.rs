@@ -104,31 +104,31 @@ stand_in! {
     /// `execve(2)`.
     fn execve(path: *const c_char, arguments: Strings, environment: Strings) -> c_int {
         // SAFETY: the caller's arguments.
-        signal::for_child(|| unsafe { next(path, arguments, environment) })
+        signal::for_program_in_place(|| unsafe { next(path, arguments, environment) })
     }
 
     /// `execv(3)`.
     fn execv(path: *const c_char, arguments: Strings) -> c_int {
         // SAFETY: the caller's arguments.
-        signal::for_child(|| unsafe { next(path, arguments) })
+        signal::for_program_in_place(|| unsafe { next(path, arguments) })
     }
 
     /// `execvp(3)`.
     fn execvp(file: *const c_char, arguments: Strings) -> c_int {
         // SAFETY: the caller's arguments.
-        signal::for_child(|| unsafe { next(file, arguments) })
+        signal::for_program_in_place(|| unsafe { next(file, arguments) })
     }
 
     /// `execvpe(3)`.
     fn execvpe(file: *const c_char, arguments: Strings, environment: Strings) -> c_int {
         // SAFETY: the caller's arguments.
-        signal::for_child(|| unsafe { next(file, arguments, environment) })
+        signal::for_program_in_place(|| unsafe { next(file, arguments, environment) })
     }
 
     /// `fexecve(3)`.
     fn fexecve(file: c_int, arguments: Strings, environment: Strings) -> c_int {
         // SAFETY: the caller's arguments.
-        signal::for_child(|| unsafe { next(file, arguments, environment) })
+        signal::for_program_in_place(|| unsafe { next(file, arguments, environment) })
     }
 
     /// `execveat(2)`.
@@ -142,26 +142,13 @@ stand_in! {
         // (Older libcs have no such function, and programs that look for it find this one.)
         let arguments = [folder as usize, path as usize, arguments as usize, environment as usize, flags as usize, 0];
         // SAFETY: the caller's arguments.
-        match signal::for_child(|| unsafe { kernel::call(libc::SYS_execveat, arguments) }) {
+        match signal::for_program_in_place(|| unsafe { kernel::call(libc::SYS_execveat, arguments) }) {
             Ok(_) => 0,
             Err(errno) => {
                 record::set_errno(errno);
                 -1
             }
         }
-    }
-
-    /// `_Fork(3)`: without handlers.
-    fn _Fork() -> pid_t {
-        let me = record::current();
-        let name = me.map(|(me, _)| thread::name_of(me));
-        // SAFETY: takes nothing.
-        let child = unsafe { next() };
-        if let (0, Some((_, record)), Some(name)) = (child, me, name) {
-            signal::enter_child(record);
-            thread::name_kernels(name);
-        }
-        child
     }
 
     /// `posix_spawn(3)`.

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 use carefree_ground::kernel;
 use carefree_interpose::host::{self, Host};
+use carefree_interpose::loader;
 use carefree_runtime::hosted;
+use carefree_settings::denied;
 
 use crate::thread::policy::Policy;
 use crate::thread::{self, exempt, record};
@@ -18,6 +20,7 @@ static HOST: Host = Host {
     set_name: thread::set_name,
     get_name: thread::get_name,
     call: thread::by_number,
+    time_used: thread::time_shown,
     handle_signals: signal::amid_call,
     ends_anywhere: thread::ends_anywhere,
     after_call: signal::after_call,
@@ -36,10 +39,10 @@ static REFUSED: AtomicI32 = AtomicI32::new(0);
 #[unsafe(link_section = ".init_array")]
 static AT_START: extern "C" fn() = {
     extern "C" fn at_start() {
-        let asked = carefree_settings::text("CAREFREE_RUN");
-        if asked.as_deref() == Some("off") {
+        if !is_asked_for() {
             return;
         }
+        let asked = carefree_settings::text("CAREFREE_RUN");
         if asked.as_deref() == Some("only") {
             environment::leave_children_alone();
         }
@@ -59,8 +62,9 @@ pub(crate) extern "C" fn carefree_run_hosts() -> bool {
     is_asked_for()
 }
 
+/// (Programs that are started by others were not looked at before.)
 fn is_asked_for() -> bool {
-    carefree_settings::text("CAREFREE_RUN").as_deref() != Some("off")
+    carefree_settings::text("CAREFREE_RUN").as_deref() != Some("off") && !denied::is_denied()
 }
 
 /// Whether `address` lies in this library, whose own threads are threads.
@@ -77,6 +81,11 @@ pub(crate) fn host() -> bool {
     // SAFETY: takes nothing.
     let number = unsafe { kernel::call(libc::SYS_gettid, [0; 6]) };
     if number != Ok(process as usize) || REFUSED.load(Ordering::Relaxed) == process {
+        return false;
+    }
+    // To find out how fibers can be had takes a thread that the loader has to wait for. So what a library creates
+    // in its constructor stays threads, if it comes first (OpenBLAS does).
+    if loader::lock::is_held() {
         return false;
     }
     // Without memory there is no thread either: libc says so, and the next call may fare better.

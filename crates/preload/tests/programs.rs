@@ -244,6 +244,22 @@ fn threads_load_libraries_while_a_constructor_waits() {
 }
 
 #[test]
+fn a_constructor_creates_the_first_thread() {
+    let folder = tempfile::tempdir().unwrap();
+    let (program, library) = (folder.path().join("program"), folder.path().join("libbegins.so"));
+    let compile = |arguments: &[&str], out: &Path| {
+        let mut compiler = Command::new("cc");
+        compiler.args(arguments).args(["-O1", "-pthread", "-o"]).arg(out);
+        compiler.arg(source("constructor.c")).status().map(|status| assert!(status.success()))
+    };
+    if compile(&["-shared", "-fPIC", "-DLIBRARY"], &library).is_err() {
+        return eprintln!("skipped: cc is not installed");
+    }
+    compile(&[], &program).unwrap();
+    compare(&[program.as_os_str(), library.as_os_str()]);
+}
+
+#[test]
 fn threads_are_told_their_policies() {
     compare_c("policies.c");
 }
@@ -271,7 +287,18 @@ fn threads_stay_threads_by_where_they_start() {
             let mut run = Command::new(&program);
             run.env("LD_PRELOAD", preload()).env("CAREFREE_RUN_THREADS_FOR", names);
             let output = run.output().unwrap();
-            assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+            assert!(output.status.success(), "{output:?}");
+            // Names that nothing has are told, each in a line.
+            let errors = String::from_utf8(output.stderr).unwrap();
+            let unknown =
+                names.split(", ").filter(|name| ["no_such_function", "libstart"].contains(name));
+            assert_eq!(errors.lines().count(), unknown.clone().count(), "{errors}");
+            for (line, name) in errors.lines().zip(unknown) {
+                assert!(
+                    line.starts_with(&format!("carefree: --threads-for {name}: no ")),
+                    "{line}"
+                );
+            }
             let text = String::from_utf8(output.stdout).unwrap();
             assert_eq!(text.lines().count(), 4, "{text}");
             let threads = text.lines().filter_map(|line| line.strip_suffix(" thread"));
@@ -284,6 +311,7 @@ fn threads_stay_threads_by_where_they_start() {
         assert_eq!(told("libstarts.so"), "inside beside");
         assert_eq!(told("libstart"), "");
         assert_eq!(told("other, libstarts.so.1"), "other inside beside");
+        assert_eq!(told("libstart, other, no_such_function"), "other");
     }
 }
 
@@ -305,6 +333,41 @@ fn threads_and_processes_inherit_what_their_creator_has() {
     assert!(compiled.success());
     // (Of no meaning natively.)
     let program = ["env", "CAREFREE_RUN_THREADS_FOR=stays,stays_too", program.to_str().unwrap()];
+    compare(&program.map(OsStr::new));
+}
+
+/// By number as well, and while others of the creator's are ready to run.
+#[test]
+fn what_is_cloned_begins_as_its_creator() {
+    compare_c("clone.c");
+}
+
+/// Also while handlers wait that the kernel calls meanwhile.
+#[test]
+fn programs_in_place_of_a_thread_inherit_its_signals() {
+    compare_c("exec.c");
+}
+
+#[test]
+fn threads_are_told_the_processor_time_they_have_used() {
+    compare_c("cpu_time.c");
+}
+
+/// Threads that stay threads wait for mutexes that inherit priorities and that others hold.
+#[test]
+fn mutexes_that_inherit_priorities_are_shared_with_threads_of_the_kernels() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("program");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O1", "-pthread", "-o"]).args([&program, &source("inherits.c")]);
+    let Ok(compiled) = compiler.status() else {
+        return eprintln!("skipped: cc is not installed");
+    };
+    assert!(compiled.success());
+    // (Of no meaning natively.)
+    let names = "CAREFREE_RUN_THREADS_FOR=stays_incrementing,stays_waiting_in_vain,stays_locking_twice,\
+                 stays_in_turns,stays_taking,stays_ending_inside";
+    let program = ["env", names, program.to_str().unwrap()];
     compare(&program.map(OsStr::new));
 }
 

@@ -4,6 +4,8 @@
 //! ignores that user's variables.
 #![warn(missing_docs)]
 
+pub mod denied;
+
 use std::ffi::OsString;
 
 /// The value of the environment variable `name`; `None` if it is not set, or, as with

@@ -7,6 +7,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use carefree_settings::denied;
+
 use super::elf::{self, Elf};
 use super::rights;
 
@@ -23,13 +25,6 @@ pub(crate) enum Verdict {
     /// They stay threads, because of this.
     Threads(String),
 }
-
-/// Programs that gain nothing, with the reason.
-const DENIED: &[(&str, &str)] = &[
-    ("java", "the JVM waits by system calls of its own, and gains nothing"),
-    ("valgrind", "valgrind runs programs on a processor of its own"),
-    ("rr", "rr records the threads that the kernel knows"),
-];
 
 /// Programs that run other programs in the place of their own: what they run is looked at when it starts.
 const DEPTH: usize = 4;
@@ -82,8 +77,8 @@ fn look(path: &Path, depth: usize) -> Result<(), String> {
     let told = |error: io::Error| format!("{} cannot be read: {error}", path.display());
     let real = path.canonicalize().map_err(told)?;
     let name = real.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    if let Some((_, why)) = DENIED.iter().find(|(denied, _)| name == *denied) {
-        return Err((*why).to_owned());
+    if let Some(why) = denied::why(&name) {
+        return Err(why.to_owned());
     }
     let about = fs::metadata(&real).map_err(told)?;
     if let Some(why) = rights::raised(&real, &about) {

@@ -39,6 +39,8 @@ pub struct Host {
     pub get_name: unsafe fn(libc::pthread_t, *mut c_char, usize) -> Option<c_int>,
     /// A system call by its number that no stand-in knows.
     pub call: unsafe fn(c_long, [usize; 6]) -> Option<c_long>,
+    /// The nanoseconds that a clock of processor time shows the calling hosted thread.
+    pub time_used: fn(libc::clockid_t) -> Option<u64>,
     /// Whether cancellation of the calling hosted thread is asynchronous.
     pub ends_anywhere: fn() -> bool,
     /// Takes a signal of a set that was sent to the calling hosted thread, which blocks it. Until the next

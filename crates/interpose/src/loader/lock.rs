@@ -47,7 +47,20 @@ pub(crate) fn learn() {
     if !LOCK.load(Ordering::Relaxed).is_null() {
         return;
     }
-    let Some(ours) = held_by_caller() else { return };
+    if let Some(address) = find() {
+        LOCK.store(address as *mut _, Ordering::Release);
+    }
+}
+
+/// Whether the calling thread holds the lock: it loads or unloads a library, and may be in its constructor. To be
+/// asked before there are fibers.
+pub fn is_held() -> bool {
+    find().is_some()
+}
+
+/// The mutex, if the caller holds it.
+fn find() -> Option<usize> {
+    let ours = held_by_caller()?;
     // Searched after the objects were listed: the loader holds another lock while it lists them.
     let mut found = None;
     for address in data().step_by(8) {
@@ -57,14 +70,12 @@ pub(crate) fn learn() {
         // The first word also says whether others wait; the second is how often it is held.
         if words[1] >= 1 && [words[0].min(1), 1, words[2], words[3], words[4]] == ours {
             if found.is_some() {
-                return;
+                return None;
             }
             found = Some(address);
         }
     }
-    if let Some(address) = found {
-        LOCK.store(address as *mut _, Ordering::Release);
-    }
+    found
 }
 
 /// Where in the loader's own data a mutex may begin.

@@ -1,6 +1,7 @@
 //! `pthread_cond_*`.
 //!
-//! A thread waits in libc's condition variable, a fiber in the runtime's lot. A signal wakes a fiber if one
+//! A thread waits in libc's condition variable, a fiber in the runtime's lot. (So does a thread beside hosted ones
+//! whose mutex inherits priorities: libc would lock that again as [`mutex`] says that it must not.) A signal wakes a fiber if one
 //! waits, and otherwise is passed on; a broadcast goes to both. Every [`TURNS`]th signal goes to both as well,
 //! so that threads do not wait for ever while fibers come again and again: one wake-up too many is allowed.
 //!
@@ -44,7 +45,7 @@ interpose! { lean anywhere
     safe fn pthread_cond_wait(condition: User<Condition>, mutex: User<Mutex>) -> c_int,
         version "GLIBC_2.3.2", linked "__pthread_cond_wait" {
         {
-            if !fiber::on_fiber() {
+            if !mutex::waits_as_fibers_do(mutex) {
                 return giving_back(mutex, || original(condition, mutex));
             }
             wait(condition, mutex, NEVER)
@@ -59,7 +60,7 @@ interpose! { lean anywhere
         mutex: User<Mutex>,
         time: User<libc::timespec>,
     ) -> c_int, version "GLIBC_2.3.2", linked "__pthread_cond_timedwait" {
-        if !fiber::on_fiber() {
+        if !mutex::waits_as_fibers_do(mutex) {
             return giving_back(mutex, || original(condition, mutex, time));
         }
         let monotonic = kinds().condition_monotonic.is_set(condition, false);
@@ -79,7 +80,7 @@ interpose! { lean anywhere
         clock: libc::clockid_t,
         time: User<libc::timespec>,
     ) -> c_int, linked "__pthread_cond_clockwait" {
-        if !fiber::on_fiber() {
+        if !mutex::waits_as_fibers_do(mutex) {
             return giving_back(mutex, || original(condition, mutex, clock, time));
         }
         match Clock::from_id(clock).and_then(|clock| absolute_of(time, clock)) {

@@ -2,9 +2,11 @@
 //!
 //! A fiber locks a mutex under its own thread number, so recursive, error-checking and robust mutexes behave as
 //! on threads. (Fibers that share their carrier's thread-local storage share its number, and a recursive mutex
-//! cannot tell them apart.) A mutex with priority inheritance works among fibers and among threads; but a
-//! thread that waits for one that a fiber holds waits for ever, and libc ends the process if that mutex is robust
-//! as well, because the kernel knows no thread of the fiber's number.
+//! cannot tell them apart.)
+//!
+//! For a mutex with priority inheritance a thread waits in the kernel, which must know the owner's number: for one
+//! that a fiber holds it would wait for ever, and libc ends the process if the mutex is robust as well. So where
+//! threads are hosted, those that stay the kernel's wait for such mutexes as fibers do. (Another process cannot.)
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,7 +15,9 @@ use carefree_context::tls;
 use carefree_ground::kernel;
 use carefree_reactor::clock::NEVER;
 use carefree_runtime::Reason;
+use carefree_runtime::hosted;
 
+use crate::call::fiber;
 use crate::call::user::User;
 use crate::locks::kinds::kinds;
 use crate::locks::object::{Unseen, Wait, wake_one};
@@ -22,9 +26,12 @@ use crate::time::deadline::{Clock, absolute_of};
 
 type Mutex = libc::pthread_mutex_t;
 
-interpose! { lean
+interpose! { lean anywhere
     /// `pthread_mutex_lock(3)`.
     safe fn pthread_mutex_lock(mutex: User<Mutex>) -> c_int, linked "__pthread_mutex_lock" {
+        if !waits_as_fibers_do(mutex) {
+            return original(mutex);
+        }
         lock(mutex, || Ok(NEVER))
     }
 }
@@ -36,22 +43,28 @@ interpose! { lean
     }
 }
 
-interpose! { lean
+interpose! { lean anywhere
     /// `pthread_mutex_timedlock(3)`.
     safe fn pthread_mutex_timedlock(mutex: User<Mutex>, time: User<libc::timespec>) -> c_int,
         linked "__pthread_mutex_timedlock"
     {
+        if !waits_as_fibers_do(mutex) {
+            return original(mutex, time);
+        }
         lock(mutex, || absolute_of(time, Clock::Realtime))
     }
 }
 
-interpose! { lean
+interpose! { lean anywhere
     /// `pthread_mutex_clocklock(3)`.
     safe fn pthread_mutex_clocklock(
         mutex: User<Mutex>,
         clock: libc::clockid_t,
         time: User<libc::timespec>,
     ) -> c_int, linked "__pthread_mutex_clocklock" {
+        if !waits_as_fibers_do(mutex) {
+            return original(mutex, clock, time);
+        }
         lock(mutex, || absolute_of(time, Clock::from_id(clock)?))
     }
 }
@@ -64,6 +77,13 @@ interpose! { lean anywhere
         wake_one(mutex.address());
         result
     }
+}
+
+/// Whether the caller waits for a mutex in the runtime's lot: a fiber, or a thread of the kernel's beside hosted ones
+/// if the kernel would have to know the owner.
+#[inline(always)]
+pub(crate) fn waits_as_fibers_do(mutex: User<Mutex>) -> bool {
+    fiber::on_fiber() || hosted::is_beside() && kinds().mutex_inherits.is_set(mutex, false)
 }
 
 /// Locks a mutex for the calling fiber. `deadline` is computed only if the fiber must wait.
@@ -94,6 +114,9 @@ fn wait(mutex: User<Mutex>, deadline: impl FnOnce() -> Result<u64, c_int>) -> c_
             result => return result,
         }
     }
+    if checked && inherits && is_own(mutex) {
+        return libc::EDEADLK;
+    }
     let deadline = match deadline() {
         Ok(deadline) => deadline,
         Err(errno) => return errno,
@@ -122,6 +145,23 @@ fn try_lock(mutex: User<Mutex>) -> c_int {
     result
 }
 
+/// The part of a mutex's word that is the owner's number.
+const OWNER: u32 = 0x3fff_ffff;
+
+/// The word that the kernel and libc access by atomic instructions.
+fn word_of<'a>(mutex: User<Mutex>) -> &'a AtomicU32 {
+    // SAFETY: a mutex that the program has given and libc has set up. It begins with that word.
+    unsafe { AtomicU32::from_ptr(mutex.pointer().cast()) }
+}
+
+/// Whether the calling fiber or thread has locked a mutex that inherits priorities.
+fn is_own(mutex: User<Mutex>) -> bool {
+    let Some(layout) = tls::known() else { return false };
+    // SAFETY: the caller's own.
+    let own = unsafe { layout.id_of(libc::pthread_self() as *mut u8) };
+    word_of(mutex).load(Ordering::Relaxed) & OWNER == own
+}
+
 /// Makes the calling fiber the owner of a mutex whose owner has ended, where the kernel has made its carrier that;
 /// or gives up one that cannot be recovered.
 ///
@@ -131,7 +171,6 @@ fn try_lock(mutex: User<Mutex>) -> c_int {
 #[cold]
 #[inline(never)]
 fn own(mutex: User<Mutex>, result: c_int) {
-    const OWNER: u32 = 0x3fff_ffff;
     const WAITERS: u32 = 0x8000_0000;
     let inherits = kinds().mutex_inherits.is_set(mutex, false);
     let Some(layout) = tls::known() else { return };
@@ -139,9 +178,7 @@ fn own(mutex: User<Mutex>, result: c_int) {
     let Ok(carrier) = (unsafe { kernel::call(libc::SYS_gettid, [0; 6]) }) else { return };
     // SAFETY: the calling fiber's own.
     let fiber = unsafe { layout.id_of(libc::pthread_self() as *mut u8) };
-    // SAFETY: a mutex that the program has given and libc has set up. It begins with the word that the kernel and
-    // libc access by atomic instructions.
-    let word = unsafe { AtomicU32::from_ptr(mutex.pointer().cast()) };
+    let word = word_of(mutex);
     let before = word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |value| match result {
         libc::EOWNERDEAD if inherits && value & OWNER == carrier as u32 => {
             Some(value & !OWNER | fiber)

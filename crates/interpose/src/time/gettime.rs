@@ -3,7 +3,8 @@
 //! Where time is [virtual](carefree_runtime::RuntimeBuilder::virtual_time), `Instant::now` and its like must
 //! show the time that deadlines are compared with: a loop around a timed wait asks them whether it is over.
 //! The time of day begins at midnight of 1 January 2020, UTC, so that it is the same in each run. Clocks of
-//! processor time, and all clocks on other fibers, are real.
+//! processor time, and all clocks on other fibers, are real. (Under `carefree run`, those of threads show what the
+//! fiber has used, and not its carrier.)
 
 use std::ffi::{c_int, c_void};
 
@@ -12,13 +13,19 @@ use carefree_runtime::clock;
 use libc::{clockid_t, time_t, timespec, timeval};
 
 use crate::call::answer::answer;
+use crate::call::host;
 use crate::call::user::User;
 
 /// The time of day at which virtual time, which begins at one second, is 0.
 const MIDNIGHT: u64 = (1_577_836_800 - 1) * 1_000_000_000;
 
-/// What `clock` shows on a fiber with virtual time, in nanoseconds; `None` for all else.
+/// What `clock` shows on a fiber with virtual time, in nanoseconds; and what the host knows of clocks of threads.
+/// `None` for all else.
 fn shown(clock: clockid_t) -> Option<u64> {
+    // (Clocks of one thread or process have numbers below 0.)
+    if clock == libc::CLOCK_THREAD_CPUTIME_ID || clock < 0 {
+        return host::get().and_then(|host| (host.time_used)(clock));
+    }
     let now = clock::virtual_now()?;
     match clock {
         libc::CLOCK_MONOTONIC

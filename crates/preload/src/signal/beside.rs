@@ -1,4 +1,4 @@
-//! Children that run no handlers of forks: those of `vfork`, in their parent's memory, and those of `_Fork`.
+//! Children of `vfork`, in their parent's memory.
 //!
 //! To this library such a child looks like its parent's thread. But what it blocks is its own: the kernel's mask,
 //! which it begins with as its carrier's. And what has come for the thread is the parent's to handle.
@@ -30,9 +30,4 @@ pub(super) fn mask(record: &Record) -> u64 {
         change_kernels(libc::SIG_SETMASK, Some(record.mask.load(Ordering::SeqCst)));
     }
     change_kernels(libc::SIG_BLOCK, None)
-}
-
-/// Puts in force in the calling child, which has a copy of its parent's memory, what the thread of `record` blocks.
-pub(crate) fn enter(record: &Record) {
-    mask(record);
 }

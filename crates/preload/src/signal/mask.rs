@@ -3,9 +3,10 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use carefree_runtime::wait::without_parking;
 use libc::sigset_t;
 
-use crate::signal::set::{UNBLOCKABLE, change_kernels};
+use crate::signal::set::{UNBLOCKABLE, bit, change_kernels, give_to_kernel_thread, take_pending};
 use crate::signal::{beside, deliver, post};
 use crate::thread::record::{self, Record, set_errno};
 
@@ -106,11 +107,41 @@ pub(crate) fn for_program() -> Option<u64> {
 }
 
 /// Calls `f`, which starts a program, with the caller's mask in force in the kernel: the program inherits it.
+///
+/// Meanwhile the kernel calls handlers on the carrier. They, and `f`, make libc's own calls: one that parked might
+/// go on on another carrier, whose mask the kernel would change at the handler's end in place of this one's.
 pub(crate) fn for_child<T>(f: impl FnOnce() -> T) -> T {
     let Some(mask) = for_program() else { return f() };
-    let before = change_kernels(libc::SIG_SETMASK, Some(mask));
-    let result = f();
-    change_kernels(libc::SIG_SETMASK, Some(before));
+    let call = || {
+        let before = change_kernels(libc::SIG_SETMASK, Some(mask));
+        let result = f();
+        change_kernels(libc::SIG_SETMASK, Some(before));
+        result
+    };
+    // (The child of a `vfork` may not return, and what it notes of the thread is its parent's.)
+    if beside::is_one() { call() } else { without_parking(call) }
+}
+
+/// [`for_child`] for a program that takes the place of this one. It inherits as well what has come for the caller
+/// and is blocked by it.
+pub(crate) fn for_program_in_place<T>(f: impl FnOnce() -> T) -> T {
+    let Some((_, record)) = record::current().filter(|_| !beside::is_one()) else {
+        return for_child(f);
+    };
+    let mask = record.mask.load(Ordering::SeqCst);
+    let (mut given, mut count) = (0, 0);
+    while let Some(info) = record.pending.take(mask) {
+        given |= bit(info.si_signo);
+        count += 1;
+        give_to_kernel_thread(&info);
+    }
+    let result = for_child(f);
+    // The program was not started. (The carrier blocks them.)
+    for _ in 0..count {
+        if let Some(info) = take_pending(given, Some(0)) {
+            record.pending.push(info, false);
+        }
+    }
     result
 }
 

@@ -29,14 +29,14 @@ pub(crate) mod queue;
 mod set;
 mod wait;
 
-pub(crate) use beside::enter as enter_child;
 pub(crate) use carrier::is_ours;
 pub(crate) use deliver::{after_call, amid_call, end, handle, interrupt};
 pub(crate) use dispatcher::{begin, give_up, renew, run};
 pub(crate) use jump::find as find_sigsetjmp;
 pub(crate) use kill::send;
 pub(crate) use mask::{
-    change, for_child, for_program, mask, note_fork, set as set_mask, set_kernels,
+    change, for_child, for_program, for_program_in_place, mask, note_fork, set as set_mask,
+    set_kernels,
 };
 pub(crate) use post::look_again;
 pub(crate) use set::{OURS, UNBLOCKABLE, number};

@@ -105,3 +105,11 @@ pub(crate) fn give_to_process(info: &siginfo_t) {
     // SAFETY: what was told of the signal.
     let _ = unsafe { kernel::call(libc::SYS_rt_sigqueueinfo, arguments) };
 }
+
+/// Sends the calling kernel thread a signal that one of the program's threads was told of.
+pub(crate) fn give_to_kernel_thread(info: &siginfo_t) {
+    let (process, signal) = (std::process::id() as usize, info.si_signo as usize);
+    let arguments = [process, number(), signal, ptr::from_ref(info) as usize, 0, 0];
+    // SAFETY: what was told of the signal.
+    let _ = unsafe { kernel::call(libc::SYS_rt_tgsigqueueinfo, arguments) };
+}

@@ -1,10 +1,10 @@
-//! Processors and clocks of threads.
+//! Processors of threads.
 //!
 //! A fiber runs where a carrier takes it. Affinity is accepted and has no effect.
 
 use std::ffi::{c_int, c_void};
 
-use libc::{clockid_t, pthread_t};
+use libc::pthread_t;
 
 use crate::thread::identity::find_number;
 use crate::thread::record;
@@ -68,17 +68,5 @@ stand_in! {
             let process = if is_hosted(process) { libc::getpid() } else { process };
             next(process, bytes, set)
         }
-    }
-
-    /// `pthread_getcpuclockid(3)`: the clock of whatever runs the thread.
-    fn pthread_getcpuclockid(thread: pthread_t, clock: *mut clockid_t) -> c_int {
-        // SAFETY: the caller's arguments.
-        unsafe {
-            if record::find(thread).is_none() {
-                return next(thread, clock);
-            }
-            clock.write(libc::CLOCK_THREAD_CPUTIME_ID);
-        }
-        0
     }
 }

@@ -5,12 +5,13 @@
 //! does; those of the program that are not exported, in the program's own table of symbols.
 
 use std::ffi::{CStr, CString, c_void};
-use std::path::Path;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use carefree_context::loader;
 use carefree_context::mapped_file::MappedFile;
 use carefree_context::object::same_object;
+use carefree_runtime::wait::without_parking;
 
 use crate::elf::{self, Function, find_function};
 
@@ -50,6 +51,10 @@ pub(crate) fn prepare() {
 /// Whether a thread that starts with `function` stays one of the kernel's.
 pub(crate) fn is_exempt(function: usize) -> bool {
     let Some(names) = NAMES.get() else { return false };
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    if !TOLD.swap(true, Ordering::Relaxed) {
+        without_parking(|| tell_of_unknown(names));
+    }
     let is_meant = names.iter().any(|name| name.means(function));
     if is_meant {
         KEPT.fetch_add(1, Ordering::Relaxed);
@@ -57,7 +62,42 @@ pub(crate) fn is_exempt(function: usize) -> bool {
     is_meant
 }
 
+/// Says which names nothing has. (When the program creates its first thread: most libraries are loaded by then.)
+fn tell_of_unknown(names: &[Name]) {
+    for Name { text, .. } in names.iter().filter(|name| !name.is_known()) {
+        eprintln!(
+            "carefree: --threads-for {}: no function of this program or its libraries has this name, and no library \
+             that is loaded so far",
+            text.to_string_lossy()
+        );
+    }
+}
+
 impl Name {
+    /// Whether a function or a library has this name.
+    fn is_known(&self) -> bool {
+        // SAFETY: the name is a string.
+        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, self.text.as_ptr()) };
+        let is_library = || {
+            loader::any_object(|info| {
+                // SAFETY: the loader's string; empty for the program.
+                !info.dlpi_name.is_null() && self.is_file(unsafe { CStr::from_ptr(info.dlpi_name) })
+            })
+        };
+        self.in_program.is_some() || !found.is_null() || is_library()
+    }
+
+    /// Whether it is the file name of the library at `path`, with or without the number of its version.
+    fn is_file(&self, path: &CStr) -> bool {
+        let name = path.to_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        let wanted = self.text.to_bytes();
+        let is_library = wanted.windows(3).any(|part| part == b".so");
+        is_library
+            && name
+                .strip_prefix(wanted)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(b"."))
+    }
+
     fn means(&self, function: usize) -> bool {
         let place = function as *const c_void;
         // SAFETY: the name is a string.
@@ -79,13 +119,7 @@ impl Name {
             return true;
         }
         // SAFETY: the loader's string, which stays as long as the object.
-        let file = unsafe { CStr::from_ptr(info.dli_fname) }.to_string_lossy();
-        let file = Path::new(&*file).file_name().unwrap_or_default().to_string_lossy();
-        let wanted = self.text.to_string_lossy();
-        // Also without the number of its version.
-        file.strip_prefix(&*wanted).is_some_and(|rest| {
-            wanted.contains(".so") && (rest.is_empty() || rest.starts_with('.'))
-        })
+        self.is_file(unsafe { CStr::from_ptr(info.dli_fname) })
     }
 }
 

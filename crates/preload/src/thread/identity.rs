@@ -5,8 +5,9 @@ use std::ffi::{c_int, c_long};
 use carefree_ground::kernel;
 use carefree_runtime::hosted::{self, Held};
 
+use crate::clone;
 use crate::signal;
-use crate::thread::record;
+use crate::thread::{cpu_time, record};
 
 /// The hosted thread with this number.
 pub(crate) fn find_number(number: c_int) -> Option<Held> {
@@ -45,13 +46,19 @@ pub(crate) unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<
         }
         libc::SYS_execve | libc::SYS_execveat => {
             // SAFETY: as this function demands.
-            Some(answer_of(signal::for_child(|| unsafe { kernel::call(number, arguments) })))
+            Some(answer_of(signal::for_program_in_place(|| unsafe {
+                kernel::call(number, arguments)
+            })))
         }
         libc::SYS_rt_sigprocmask if d == size_of::<u64>() => {
             // SAFETY: as this function demands.
             Some(answer(unsafe { signal::change(a as c_int, b as *const u64, c as *mut u64) }))
         }
-        _ => None,
+        // SAFETY: as this function demands, for all three.
+        _ => unsafe {
+            let cloned = clone::by_number(number, arguments).map(answer_of);
+            cloned.or_else(|| cpu_time::by_number(number, arguments).map(c_long::from))
+        },
     }
 }
 

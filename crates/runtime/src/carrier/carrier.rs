@@ -22,6 +22,7 @@ use crate::carrier::errand::ErrandRef;
 use crate::carrier::handover::Handover;
 use crate::carrier::io::Io;
 use crate::carrier::launch::{Launched, Signals};
+use crate::carrier::meter::Meter;
 use crate::carrier::pace::Pace;
 use crate::carrier::policy::{Place, SPAWNED};
 use crate::carrier::queue::Queue;
@@ -160,6 +161,8 @@ pub(crate) struct Carrier {
 
     pub(crate) queue: Queue,
     pub(crate) pace: Pace,
+    /// What its fibers use of the processor.
+    pub(crate) meter: Meter,
     /// Another carrier that has fibers queued and may be stuck: its index, the number of its switches,
     /// and since when that is the same.
     pub(crate) suspect: Cell<(usize, u64, u64)>,
@@ -362,6 +365,7 @@ impl Carrier {
             looks_spawning: AtomicU32::new(0),
             queue: Queue::new(),
             pace: Pace::new(),
+            meter: Meter::new(),
             suspect: Cell::new((index, 0, 0)),
             inbox: Injector::new(),
             shard: Shard::new(now, index),

@@ -24,6 +24,8 @@ pub mod launch;
 #[cfg(not(loom))]
 pub mod lookout;
 #[cfg(not(loom))]
+pub(crate) mod meter;
+#[cfg(not(loom))]
 pub(crate) mod pace;
 pub(crate) mod policy;
 #[cfg_attr(feature = "rejected-deque", path = "deque.rs")]

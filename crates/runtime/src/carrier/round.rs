@@ -11,6 +11,7 @@ use carefree_reactor::clock::NEVER;
 use crate::carrier::calls;
 use crate::carrier::carrier::{CARRIER, Carrier, assign_to_enter, count};
 use crate::carrier::lookout;
+use crate::carrier::meter;
 use crate::carrier::policy::{
     DOZE, INJECTED, INTERRUPTED, LATE, REFRESH, ROUND, STAGGER, SUBMITTED, UNANSWERED,
     UNANSWERED_SLOW,
@@ -83,6 +84,11 @@ impl Carrier {
         } else {
             self.pace.begin(self.switches())
         };
+        if meter::is_on() {
+            // It comes back here, to be measured alone.
+            self.round.set(0);
+            self.meter.begin(fiber);
+        }
         // SAFETY: this is the carrier's thread, in its own context, and the queue is not locked; what is
         // entered unlocks it (`settle`). The fiber is suspended and in no queue, so nothing else enters
         // it. It has thread-local storage of its own in own mode.
@@ -93,6 +99,7 @@ impl Carrier {
         if !self.own_tls {
             set_current(None);
         }
+        self.meter.left();
         self.settle();
         if let Some(begun) = measured {
             self.pace.end(begun, self.switches());

@@ -29,7 +29,7 @@ use std::io;
 use std::mem;
 use std::num::NonZero;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use carefree_context::arch;
 use carefree_context::stack::{Stack, StackPool, StackSize, default_idle_bytes};
@@ -53,6 +53,14 @@ pub(crate) struct FiberStack {
     block: Option<Block>,
     /// The fiber for whose `pthread_t` the stack was furnished, or null: see [`crate::hosted`].
     hosted: AtomicPtr<u8>,
+    /// Nanoseconds of processor time that the fiber has used, as far as they were measured.
+    time: AtomicU64,
+}
+
+impl FiberStack {
+    fn new(stack: Stack, block: Option<Block>) -> FiberStack {
+        FiberStack { stack, block, hosted: AtomicPtr::default(), time: AtomicU64::new(0) }
+    }
 }
 
 /// Where the record of a stack lies whose thread-local storage begins at `low`.
@@ -100,7 +108,7 @@ impl Furnished {
         let place = below(low);
         // SAFETY: lies on the stack below the block, where room for a fiber is left (`size::of`),
         // aligned to 64, and used by nothing else.
-        unsafe { place.write(FiberStack { stack, block, hosted: AtomicPtr::default() }) };
+        unsafe { place.write(FiberStack::new(stack, block)) };
         // SAFETY: an address within a mapping is not null.
         Ok(Furnished(unsafe { NonNull::new_unchecked(place) }))
     }
@@ -216,7 +224,17 @@ pub(crate) unsafe fn host(raw: *mut FiberStack, fiber: *mut u8, asked: Option<us
         let least = asked.map_or(length, |asked| asked.next_multiple_of(PAGE).min(length));
         block.tell_stack(limit.wrapping_add(length - least)..top);
     }
+    record.time.store(0, Ordering::Relaxed);
     record.hosted.store(fiber, Ordering::Release);
+}
+
+/// The nanoseconds of processor time that the fiber there has used, as far as they were measured.
+///
+/// # Safety
+/// `raw` is the stack of a fiber, and stays so while the result is used.
+pub(crate) unsafe fn time_used<'a>(raw: *mut FiberStack) -> &'a AtomicU64 {
+    // SAFETY: as this function demands.
+    unsafe { &(*raw).time }
 }
 
 /// Undoes [`host`], when the `pthread_t` was given up.

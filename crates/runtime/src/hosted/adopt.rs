@@ -22,6 +22,7 @@ use carefree_context::stack::{StackSizeError, setting};
 use carefree_context::{arch, tls};
 
 use crate::carrier::carrier;
+use crate::carrier::meter;
 use crate::fiber::current::set_current;
 use crate::fiber::furnish;
 use crate::fiber::header::{FiberRef, Kind};
@@ -111,6 +112,7 @@ pub unsafe fn adopt<H>(data: &'static H, rest: fn() -> !) -> io::Result<HostedTh
     }
     set_current(Some(main));
     let tp = stack.thread_pointer();
+    meter::note_main();
     let mut start = Start { main, rest };
     // SAFETY: the new context has a stack and a block to itself, which it keeps for ever. `start` lies in this
     // frame, which stays until main is run again: after `first` has read it. The calling thread is main, and

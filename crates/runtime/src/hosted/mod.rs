@@ -16,11 +16,13 @@
 mod adopt;
 mod create;
 pub(crate) mod thread;
+mod time;
 
+pub use crate::carrier::meter::turn_on as measure_time;
 pub use crate::process::monitor::tell_of_kept;
 pub use adopt::{adopt, leave_faults, set_default_carriers, set_default_stack};
 pub use create::create;
 pub use thread::{
-    Held, HostedThread, Life, current, end_main, find, find_where, is_gone, is_hosting,
-    main_thread, renew,
+    Held, HostedThread, Life, become_plain, current, end_main, find, find_where, is_beside,
+    is_gone, is_hosting, main_thread, renew,
 };

@@ -16,6 +16,7 @@ use crate::fiber::header::{FINISHED, FiberRef};
 use crate::fiber::names::{KernelName, Names};
 use crate::fiber::registry;
 use crate::handle::join;
+use crate::hosted::time;
 use crate::protocol::episode::Outcome;
 use crate::protocol::reason::Reason;
 use crate::wait::cancel;
@@ -53,6 +54,12 @@ pub struct HostedThread(pub(super) FiberRef);
 #[inline(always)]
 pub fn is_hosting() -> bool {
     !LAYOUT.load(Ordering::Relaxed).is_null()
+}
+
+/// Whether the process has hosted threads and the caller is none, nor on a carrier: it is a thread of the kernel's.
+#[inline(always)]
+pub fn is_beside() -> bool {
+    is_hosting() && carrier::here().is_none()
 }
 
 /// Notes the first thread, and that hosting begins.
@@ -141,6 +148,14 @@ fn is_hosted(layout: &Layout, me: FiberRef) -> bool {
         || unsafe { furnish::hosted_by(layout, pthread_self()) } == me.as_ptr()
 }
 
+/// Makes the calling hosted thread a plain one, whose calls are libc's own: in a child with a copy of the process
+/// that has run no handlers of forks. It must not run the fibers of which it has copies.
+pub fn become_plain() {
+    if let Some(me) = current::try_current() {
+        me.plain.set(1);
+    }
+}
+
 impl HostedThread {
     /// Whether it is the process's first thread.
     pub fn is_main(self) -> bool {
@@ -223,6 +238,12 @@ impl HostedThread {
         let carrier = self.0.carrier.get().cast::<carrier::Carrier>();
         // SAFETY: the process's runtime, with its carriers, is there for ever.
         unsafe { carrier.as_ref() }.map_or(0, carrier::Carrier::thread)
+    }
+
+    /// Nanoseconds of processor time that it has used; of those before a program first asks for any thread's,
+    /// only the process's first thread has some.
+    pub fn time_used(self) -> u64 {
+        if self.is_me() { time::own(self.0) } else { time::of(self.0) }
     }
 
     /// Its number in place of the kernel's: of the first thread, the process's.

@@ -1,0 +1,54 @@
+//! The processor time that hosted threads have used: see `carrier::meter`.
+
+use std::sync::atomic::{Ordering, fence};
+
+use carefree_ground::kernel;
+
+use crate::carrier::carrier::{self, Carrier};
+use crate::carrier::meter::{turn_on, used, used_by};
+use crate::fiber::header::FiberRef;
+
+/// Has the carrier of the calling fiber measure at once.
+fn begin_here(me: FiberRef) -> &'static Carrier {
+    turn_on();
+    let carrier = carrier::of(me);
+    if carrier.meter.fiber.load(Ordering::Relaxed) != me.as_ptr() {
+        carrier.meter.begin(me);
+        carrier.round.set(0);
+    }
+    carrier
+}
+
+/// The nanoseconds of processor time that the calling fiber has used, as far as they were measured.
+pub(super) fn own(me: FiberRef) -> u64 {
+    let carrier = begin_here(me);
+    let spent =
+        used_by(libc::CLOCK_THREAD_CPUTIME_ID) - carrier.meter.since.load(Ordering::Relaxed);
+    used(me).load(Ordering::Relaxed) + spent
+}
+
+/// [`own`] of another fiber, which has not ended. (The caller may be a plain thread.)
+pub(super) fn of(fiber: FiberRef) -> u64 {
+    turn_on();
+    loop {
+        let place = fiber.carrier.get();
+        // SAFETY: null, or a carrier of the runtime that the fiber belongs to, which is there.
+        let Some(carrier) = (unsafe { place.cast::<Carrier>().as_ref() }) else { return 0 };
+        let meter = &carrier.meter;
+        let changes = meter.changes.load(Ordering::Acquire);
+        let mut time = used(fiber).load(Ordering::Relaxed);
+        if meter.fiber.load(Ordering::Relaxed) == fiber.as_ptr() {
+            /// The kernel's for a clock of what a thread has used (`linux/posix-timers.h`).
+            const THREAD: i32 = 4 | 2;
+            let now = used_by(!carrier.thread() << 3 | THREAD);
+            time += now.saturating_sub(meter.since.load(Ordering::Relaxed));
+        }
+        fence(Ordering::Acquire);
+        let unchanged = meter.changes.load(Ordering::Relaxed) == changes;
+        if changes % 2 == 0 && unchanged && fiber.carrier.get() == place {
+            return time;
+        }
+        // SAFETY: takes nothing.
+        let _ = unsafe { kernel::call(libc::SYS_sched_yield, [0; 6]) };
+    }
+}

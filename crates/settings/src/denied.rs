@@ -1,0 +1,29 @@
+//! Programs whose threads stay threads under `carefree run`.
+
+/// Names of files, and why their threads stay threads.
+const DENIED: &[(&str, &str)] = &[
+    ("java", "the JVM waits by system calls of its own, and gains nothing"),
+    ("valgrind", "valgrind runs programs on a processor of its own"),
+    ("rr", "rr records the threads that the kernel knows"),
+];
+
+/// Parts of what these have preloaded into the programs that they run.
+const PRELOADED: &[&str] = &["/vgpreload_", "/librrpreload"];
+
+/// Why the threads of the program in a file of this name stay threads, if they do.
+///
+/// ```
+/// assert!(carefree_settings::denied::why("java").is_some());
+/// assert!(carefree_settings::denied::why("javascript").is_none());
+/// ```
+pub fn why(name: &str) -> Option<&'static str> {
+    DENIED.iter().find(|(denied, _)| *denied == name).map(|(_, why)| *why)
+}
+
+/// Whether the calling program is one of these, or run by one.
+pub fn is_denied() -> bool {
+    let program = std::env::current_exe().unwrap_or_default();
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    let preloaded = std::env::var("LD_PRELOAD").unwrap_or_default();
+    why(&name).is_some() || PRELOADED.iter().any(|part| preloaded.contains(part))
+}
