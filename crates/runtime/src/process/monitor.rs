@@ -155,13 +155,11 @@ struct Rhythm {
     often: bool,
     /// The switches of all carriers until the last look.
     switches: u64,
-    /// It found no carrier up.
-    down: bool,
 }
 
 impl Rhythm {
     fn new() -> Rhythm {
-        Rhythm { pause: LOOK, often: false, switches: 0, down: true }
+        Rhythm { pause: LOOK, often: false, switches: 0 }
     }
 
     /// All carriers slept for so many nanoseconds, and the monitor with them.
@@ -175,11 +173,8 @@ impl Rhythm {
         // After a rest it is not known yet whether they go on like that.
         self.often &= first || switches != self.switches;
         self.switches = switches;
-        let were_down = std::mem::replace(&mut self.down, all_down) || first;
         self.pause = match found {
             Found::Nothing if self.often && all_down => (2 * self.pause).min(LOOK_NAPPING),
-            // A fiber may have kept its carrier since any time after the last look.
-            Found::Nothing if were_down && !all_down => LOOK_CLOSELY,
             Found::Nothing => LOOK,
             Found::Kept => (2 * self.pause).min(LOOK_SELDOM),
             Found::Waiting => LOOK_CLOSELY,
@@ -484,8 +479,7 @@ mod tests {
         assert_eq!(pauses(&mut rhythm, Found::Nothing, true)[3], LOOK_NAPPING);
         assert!(rhythm.often);
         // One is up: perhaps a fiber keeps it.
-        let closely_first = [LOOK_CLOSELY, LOOK, LOOK, LOOK];
-        assert_eq!(pauses(&mut rhythm, Found::Nothing, false), closely_first);
+        assert_eq!(pauses(&mut rhythm, Found::Nothing, false), [LOOK; 4]);
         assert_eq!(pauses(&mut rhythm, Found::Waiting, false), [LOOK_CLOSELY; 4]);
     }
 
