@@ -67,7 +67,7 @@ fn hand_overs() -> u64 {
     2 * ROUNDS
 }
 
-/// Two fibers whose turn it is by turns, each of which spins for its turn and then yields, as crossbeam's channels do.
+/// Two fibers take turns. Each spins until its turn comes, and yields after a while, as crossbeam's channels do.
 fn spinning() -> u64 {
     const ROUNDS: u64 = 5_000;
     /// So often twice as long as before.

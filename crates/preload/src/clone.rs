@@ -2,7 +2,7 @@
 //!
 //! They inherit the kernel thread's mask and name, which are the carrier's; so the first thing that they do is to
 //! put in force what the thread that has created them has. One with a copy of the memory has a copy of the
-//! scheduler, too, whose other fibers are not its own: it is made a plain thread, that waits in the kernel.
+//! scheduler, too, whose other fibers are not its own: it is made a plain thread, which waits in the kernel.
 //!
 //! One that shares the memory has its creator's thread-local storage, if it was given none: to this library it
 //! looks like the creator. While that waits for it (`CLONE_VFORK`), both make libc's own calls. Otherwise it must

@@ -1,8 +1,8 @@
 //! `pthread_cond_*`.
 //!
-//! A thread waits in libc's condition variable, a fiber in the runtime's lot. (So does a thread beside hosted ones
-//! whose mutex inherits priorities: libc would lock that again as [`mutex`] says that it must not.) A signal wakes a fiber if one
-//! waits, and otherwise is passed on; a broadcast goes to both. Every [`TURNS`]th signal goes to both as well,
+//! A thread waits in libc's condition variable, a fiber in the runtime's lot. (So does
+//! a thread beside hosted ones, if its mutex inherits priorities: after the wait, libc would lock the mutex in the
+//! kernel, which [`mutex`] avoids.) A signal wakes a fiber if one waits, and otherwise is passed on; a broadcast goes to both. Every [`TURNS`]th signal goes to both as well,
 //! so that threads do not wait for ever while fibers come again and again: one wake-up too many is allowed.
 //!
 //! # No lost wake-up

@@ -90,7 +90,7 @@ stand_in! {
         // SAFETY: the caller's arguments.
         unsafe {
             let Some((thread, _)) = record::find(thread) else { return next(thread, clock) };
-            // Who has a clock will ask for its time.
+            // A program that asks for a thread's clock will ask it for the time.
             hosted::measure_time();
             clock.write(clock_of(thread));
         }

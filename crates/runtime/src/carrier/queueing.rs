@@ -132,8 +132,8 @@ fn none_is_lost_or_doubled_between_carriers() {
     });
 }
 
-/// A carrier that asks gets the only queued fiber of one whose fiber yields, which then has that one to run; but not
-/// of one whose fiber waits.
+/// A carrier asks another for fibers, where one is queued. It gets that one if the other's running fiber yields, and
+/// so can go on there; not if the running fiber waits.
 #[test]
 #[cfg(not(feature = "rejected-deque"))]
 fn the_only_one_queued_is_given_away_where_another_stays() {
