@@ -15,6 +15,8 @@ use crate::carrier::clock;
 #[cfg(test)]
 mod closing;
 #[cfg(all(test, not(feature = "rejected-deque")))]
+mod giving;
+#[cfg(all(test, not(feature = "rejected-deque")))]
 mod handing;
 #[cfg(test)]
 mod holding;

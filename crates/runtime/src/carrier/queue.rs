@@ -29,9 +29,9 @@ use crate::fiber::header::FiberRef;
 use crate::protocol::bias::Bias;
 use crate::protocol::parcel::{Answer, Parcel, ROOM};
 use crate::protocol::ring::Ring;
-use crate::protocol::sync::{AtomicUsize, Ordering, UnsafeCell};
+use crate::protocol::sync::{AtomicUsize, Ordering, UnsafeCell, pause};
 #[cfg(not(loom))]
-use crate::protocol::sync::{clock, pause};
+use crate::protocol::sync::clock;
 
 #[derive(Debug)]
 pub(crate) struct Queue {
@@ -150,6 +150,7 @@ impl Queue {
             if (other.is_empty() || !patient()) && other.bias.take_back(&self.parcel) {
                 return if other.is_empty() { Answer::Nothing } else { Answer::Unanswered };
             }
+            pause();
         }
         let mut first = None;
         // SAFETY: asked above, and filled; the caller owns this queue, which is not locked.

@@ -26,7 +26,9 @@ pub(crate) use loom::{
 };
 #[cfg(not(loom))]
 pub(crate) use std::cell::Cell;
-#[cfg(not(simulated))]
+#[cfg(loom)]
+pub(crate) use loom::hint::spin_loop as pause;
+#[cfg(not(any(loom, simulated)))]
 pub(crate) use std::hint::spin_loop as pause;
 #[cfg(not(any(loom, simulated)))]
 pub(crate) use std::sync::atomic::{
