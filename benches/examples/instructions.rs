@@ -1,9 +1,13 @@
-//! What `benches/instructions.sh` counts the instructions of: `instructions WHAT ROUNDS`, a round
-//! being two switches.
+//! What `benches/instructions.sh` counts the instructions of: `instructions WHAT ROUNDS`. A round is two switches, or
+//! the lives of the fibers of a [`CROWD`].
 
 use std::hint::black_box;
 use std::process::ExitCode;
 use std::sync::mpsc;
+use std::time::Duration;
+
+/// Fibers that are alive at once in a round of lives.
+const CROWD: usize = 1000;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -13,8 +17,12 @@ fn main() -> ExitCode {
         (Some("corosensei"), Some(rounds)) => corosensei(rounds),
         (Some("yield"), Some(rounds)) => yields(rounds),
         (Some("hand-over"), Some(rounds)) => hand_over(rounds),
+        (Some("life"), Some(rounds)) => lives(rounds, || (0..2).for_each(|_| carefree::yield_now())),
+        (Some("sleep"), Some(rounds)) => {
+            lives(rounds, || carefree::sleep(Duration::from_millis(10)));
+        }
         _ => {
-            eprintln!("usage: instructions coroutine|corosensei|yield|hand-over ROUNDS");
+            eprintln!("usage: instructions coroutine|corosensei|yield|hand-over|life|sleep ROUNDS");
             return ExitCode::from(2);
         }
     }
@@ -77,6 +85,18 @@ fn yields(rounds: u64) {
         });
         for fiber in fibers {
             fiber.join().expect("a fiber panicked");
+        }
+    });
+}
+
+/// Crowds of fibers that all start before the first is joined.
+fn lives(rounds: u64, live: fn()) {
+    carefree::run(move || {
+        for _ in 0..black_box(rounds) {
+            let crowd: Vec<_> = (0..CROWD).map(|_| carefree::spawn(live)).collect();
+            for fiber in crowd {
+                fiber.join().expect("a fiber panicked");
+            }
         }
     });
 }

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use carefree_runtime::hosted::{self, HostedThread};
 use carefree_runtime::standard::StartRoutine;
 
+use crate::call::fiber;
 use crate::call::user::User;
 
 /// Computes the deadline of a call, or the `errno` of a wrong one.
@@ -152,6 +153,16 @@ pub(crate) fn again_steady(result: &impl Told) -> bool {
     match get() {
         None => false,
         Some(host) => after(host, result.is_minus_one(), false),
+    }
+}
+
+/// [`again_steady`] for a call that has left the caller's floating-point control words in force.
+#[inline(always)]
+pub(crate) fn again_quick(result: &impl Told) -> bool {
+    match get() {
+        None => false,
+        // What the host does may park.
+        Some(host) => fiber::guarded(|| after(host, result.is_minus_one(), false)),
     }
 }
 

@@ -152,8 +152,9 @@ impl<F: Copy> Original<F> {
 ///
 /// `anywhere` before all that: the body is used off a fiber as well. `lean` (before `anywhere`, if both):
 /// the floating-point control words are left alone, because saving them takes as long as a whole call that
-/// need not wait. `steady` in its place: a hosted thread that was cancelled does not end at this call. For
-/// `lean`, what parks must save them ([`guarded`](crate::call::fiber::guarded)).
+/// need not wait; what parks must save them ([`guarded`](crate::call::fiber::guarded)). `steady` in its place: a
+/// hosted thread that was cancelled does not end at this call. `quick`: both, for a call that never parks, but lets
+/// a host handle signals.
 macro_rules! interpose {
     (anywhere $($rest:tt)*) => {
         interpose! { @when (true) always guarded $($rest)* }
@@ -163,6 +164,9 @@ macro_rules! interpose {
     };
     (steady $($rest:tt)*) => {
         interpose! { @when ($crate::call::fiber::on_fiber()) never steady $($rest)* }
+    };
+    (quick $($rest:tt)*) => {
+        interpose! { @when ($crate::call::fiber::on_fiber()) never quick $($rest)* }
     };
     (lean anywhere $($rest:tt)*) => {
         interpose! { @when (true) always lean $($rest)* }
@@ -184,6 +188,14 @@ macro_rules! interpose {
         };
         $crate::call::fiber::reset_float(float);
         result
+    }};
+    (@call quick $call:expr) => {{
+        loop {
+            let result = $call;
+            if !$crate::call::host::again_quick(&result) {
+                break result;
+            }
+        }
     }};
     (@call lean $call:expr) => { $call };
     (

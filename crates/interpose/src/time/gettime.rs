@@ -51,7 +51,7 @@ extern "C-unwind" fn raw_time(into: User<time_t>) -> time_t {
     now.tv_sec
 }
 
-interpose! { steady
+interpose! { quick
     /// `clock_gettime(2)`, which `Instant::now` and `SystemTime::now` are.
     safe fn clock_gettime(clock: clockid_t, time: User<timespec>) -> c_int, number SYS_clock_gettime {
         match shown(clock) {
@@ -67,7 +67,7 @@ interpose! { steady
     }
 }
 
-interpose! { steady
+interpose! { quick
     /// `gettimeofday(2)`.
     safe fn gettimeofday(time: User<timeval>, zone: User<c_void>) -> c_int, number SYS_gettimeofday {
         match shown(libc::CLOCK_REALTIME) {
@@ -83,7 +83,7 @@ interpose! { steady
     }
 }
 
-interpose! { steady
+interpose! { quick
     /// `time(2)`.
     safe fn time(into: User<time_t>) -> time_t, else raw_time {
         let Some(now) = shown(libc::CLOCK_REALTIME) else {
