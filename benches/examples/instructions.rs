@@ -17,7 +17,9 @@ fn main() -> ExitCode {
         (Some("corosensei"), Some(rounds)) => corosensei(rounds),
         (Some("yield"), Some(rounds)) => yields(rounds),
         (Some("hand-over"), Some(rounds)) => hand_over(rounds),
-        (Some("life"), Some(rounds)) => lives(rounds, || (0..2).for_each(|_| carefree::yield_now())),
+        (Some("life"), Some(rounds)) => {
+            lives(rounds, || (0..2).for_each(|_| carefree::yield_now()))
+        }
         (Some("sleep"), Some(rounds)) => {
             lives(rounds, || carefree::sleep(Duration::from_millis(10)));
         }

@@ -2,14 +2,16 @@
 //!
 //! ```text
 //!  slab: one mapping of 2 MiB to 16 GiB, cut into slots of one size
-//!  +--------+--------------------------+--------+--------------------------+--------+-----
-//!  | guard  |  stack     <-- grows     | guard  |  stack     <-- grows     | guard  | ...
-//!  +--------+--------------------------+--------+--------------------------+--------+-----
-//!  ^ base   ^ limit                    ^ top = base of the next
+//!  +--------+--------------------------+--+--------+--------------------------+--+--------+-----
+//!  | guard  |  stack     <-- grows     |  | guard  |  stack     <-- grows     |  | guard  | ...
+//!  +--------+--------------------------+--+--------+--------------------------+--+--------+-----
+//!  ^ base   ^ limit                    ^ top: then a page that is never touched
 //! ```
 //!
+//! Why the page between two slots: see `slab::distance`.
+//!
 //! A stack has no mapping of its own, because the kernel allows a process only 65,530 of them. A
-//! parked fiber's stack costs the pages that the fiber has touched, its part of a page table (512
+//! parked fiber's stack costs the pages that the fiber has touched, its part of a page table (520
 //! bytes for 256 KiB), and four bytes of bookkeeping, kept outside of the slab so that an idle
 //! stack is never touched.
 //!

@@ -228,7 +228,7 @@ impl Stack {
         Slot { base: self.base, id: self.id }
     }
 
-    /// The lowest address, where the guard begins; a multiple of the size up to 1 GiB.
+    /// The lowest address, where the guard begins; a multiple of the size of a page.
     pub fn base(&self) -> *mut u8 {
         self.base
     }
@@ -238,8 +238,7 @@ impl Stack {
         self.base.wrapping_add(self.size().guard())
     }
 
-    /// The first address above the stack, where code begins to push; a multiple of the size up to 1
-    /// GiB.
+    /// The first address above the stack, where code begins to push; a multiple of the size of a page.
     pub fn top(&self) -> *mut u8 {
         self.base.wrapping_add(self.size().bytes())
     }

@@ -12,7 +12,7 @@
 //! pool keeps its own, so a million stacks make a few hundred records; only programs that make and
 //! drop pools of their own, or shed slabs, leave dead records behind.
 
-use super::StackSize;
+use super::{StackSize, slab};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 /// A stack's place in memory: what [`find`] returns.
@@ -100,8 +100,12 @@ pub fn find(address: usize) -> Option<StackInfo> {
     while let Some(record) = unsafe { next.as_ref() } {
         let offset = address.wrapping_sub(record.base);
         if offset < record.bytes && record.live.load(Ordering::Acquire) {
-            let size = record.size.bytes();
-            let base = record.base + offset / size * size;
+            let (size, distance) = (record.size.bytes(), slab::distance(record.size));
+            // Between two slots is a page of neither.
+            if offset % distance >= size {
+                return None;
+            }
+            let base = record.base + offset / distance * distance;
             return Some(StackInfo { base, top: base + size, size, guard: record.size.guard() });
         }
         next = record.next;
@@ -118,16 +122,21 @@ mod tests {
         // User programs have no such addresses, so no slab of another test is there.
         let base = 1 << 63;
         let size = StackSize::MIN;
-        let record = register(base, 4 * size.bytes(), size);
-        let found = find(base + 2 * size.bytes() + 5).unwrap();
-        let start = base + 2 * size.bytes();
+        let distance = slab::distance(size);
+        let record = register(base, 4 * distance, size);
+        let found = find(base + 2 * distance + 5).unwrap();
+        let start = base + 2 * distance;
         assert_eq!(
             (found.base, found.top, found.size),
             (start, start + size.bytes(), size.bytes())
         );
         assert!(found.is_guard(start) && found.is_guard(start + size.guard() - 1));
         assert!(!found.is_guard(start + size.guard()) && !found.is_guard(start - 1));
-        assert_eq!(find(base + 4 * size.bytes()), None);
+        // The page between two slots is of neither.
+        assert!(find(start + size.bytes() - 1).is_some());
+        assert_eq!(find(start + size.bytes()), None);
+        assert_eq!(find(start + distance - 1), None);
+        assert_eq!(find(base + 4 * distance), None);
         assert_eq!(find(base - 1), None);
         record.retire();
         assert_eq!(find(base), None);

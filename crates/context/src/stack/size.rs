@@ -5,12 +5,12 @@ use std::fmt;
 
 /// The size of a stack.
 ///
-/// Sizes come in classes: powers of two from 16 KiB to 64 TiB, guard included, so that stacks tile
-/// their slab and a released stack fits the next request of its class. A size between is rounded up:
+/// Sizes come in classes: powers of two from 16 KiB to 64 TiB, guard included, so that a released stack fits
+/// the next request of its class. A size between is rounded up:
 /// [`usable`](Self::usable) is at least what was requested.
 ///
 /// Reserved address space is not memory: a stack costs the pages that were touched (one, 4 KiB, for a
-/// fiber that does little) and a page-table entry for each page of address space (512 bytes for the
+/// fiber that does little) and a page-table entry for each page of address space (520 bytes for the
 /// default size). Be generous, as with a thread's stack.
 ///
 /// The lowest quarter, but at most 1 MiB, is the guard: an access there ends the program with a
@@ -48,7 +48,7 @@ impl StackSize {
     /// The default size of a stack: 256 KiB, of which 64 KiB are guard.
     ///
     /// Enough for most Rust and C code (musl's threads have 128 KiB), and small enough that a
-    /// million of them take 244 GiB of address space, a fraction of what a process has, and 512 MiB
+    /// million of them take 248 GiB of address space, a fraction of what a process has, and 496 MiB
     /// of page tables.
     pub const DEFAULT: StackSize = StackSize { exponent: 18 };
 
@@ -113,10 +113,10 @@ impl StackSize {
     /// `CAREFREE_GUARD` asks for, but never more than half of the stack ([`new`](Self::new) chooses
     /// a class large enough for both).
     ///
-    /// The guard takes no memory: it is a mark in page-table entries that exist anyway, since guard
-    /// and top page share a page table (2 MiB of address space) in every class up to 2 MiB. (In larger
-    /// ones a guard shares it with the top page of the neighbour below.) Moving neighbours apart would
-    /// cost memory: each fiber has its part of a page table, 512 bytes for
+    /// The guard takes no memory: it is a mark in page-table entries that exist anyway, since a
+    /// guard shares a page table (2 MiB of address space) with its stack's top page, or with that of the
+    /// neighbour below. Moving neighbours further apart would
+    /// cost memory: each fiber has its part of a page table, 520 bytes for
     /// 256 KiB. With guards of 1 MiB below stacks of 192 KiB that would be 4 KiB, which doubles a
     /// fiber's memory. But the kernel takes time to mark each page: for a guard of 1 MiB, longer than for all
     /// else that a cold stack costs.

@@ -69,8 +69,10 @@ fn stacks_are_distinct_aligned_writable_and_guarded() {
             for stack in &stacks {
                 assert!(bases.insert(stack.base()), "handed out twice");
                 // Larger ones begin in the middle of a page table's span.
-                let (begin, span) =
-                    if size.bytes() > 2 << 20 { (1 << 20, 2 << 20) } else { (0, size.bytes()) };
+                let (begin, span) = match size.bytes() > 2 << 20 {
+                    true => (1 << 20, 2 << 20),
+                    false => (0, sys::page_size()),
+                };
                 assert_eq!(stack.base() as usize % span, begin);
                 assert_eq!(stack.top() as usize - stack.base() as usize, size.bytes());
                 assert!(stack.is_fresh());
@@ -82,6 +84,21 @@ fn stacks_are_distinct_aligned_writable_and_guarded() {
                 assert_eq!(words(stack), [stack.base() as usize; 2]);
             }
         }
+    }
+}
+
+/// Places of a TLB and sets of a cache are chosen by the low bits of a page's number.
+#[test]
+fn top_pages_are_spread_over_all_places_of_a_tlb() {
+    const PLACES: usize = 128;
+    let pool = pool(GuardMode::Madvise, 1 << 20);
+    for size in [StackSize::MIN, SIZE, StackSize::new(1 << 20).unwrap()] {
+        let stacks: Vec<Stack> = (0..4 * PLACES).map(|_| pool.acquire(size).unwrap()).collect();
+        let mut used = [0; PLACES];
+        for stack in &stacks {
+            used[(stack.top() as usize / sys::page_size() - 1) % PLACES] += 1;
+        }
+        assert!(used.iter().all(|&used| used <= 16), "{size}: {used:?}");
     }
 }
 
@@ -138,7 +155,7 @@ fn one_stack_prepares_no_other_and_demand_is_not_outrun() {
     let pool = pool(GuardMode::Madvise, 1 << 30);
     let mut stacks = vec![pool.acquire(SIZE).unwrap()];
     assert_eq!(pool.stats().idle_ready, 0);
-    assert_eq!(pool.stats().reserved_bytes, 2 << 20);
+    assert_eq!(pool.stats().reserved_bytes, 7 * slab::distance(SIZE));
     for n in 2..500 {
         stacks.push(pool.acquire(SIZE).unwrap());
         assert!(pool.stats().idle_ready <= n.min(64), "{n} in use, {:?}", pool.stats());
@@ -298,10 +315,10 @@ fn lasting_failures_are_reported_by_name() {
 #[test]
 fn a_smaller_slab_is_taken_if_a_large_one_is_refused() {
     let pool = pool(GuardMode::Madvise, 0);
-    // The first slab would hold eight stacks; two halvings leave two.
+    // The first slab would hold seven stacks; two halvings leave one.
     let stack = failing(Call::Mmap, 0, 2, libc::ENOMEM, || pool.acquire(SIZE).unwrap());
     assert_guarded(&stack);
-    assert_eq!(pool.stats().slots, 2);
+    assert_eq!(pool.stats().slots, 1);
 }
 
 #[test]
@@ -392,10 +409,14 @@ fn idle_stacks_are_shed_when_address_space_runs_out() {
     let pool = pool(GuardMode::Madvise, 1 << 30);
     let small = StackSize::MIN;
     drop(pool.acquire(small).unwrap());
-    // A slab of eight and its halvings are refused; then there is room.
-    let stack = failing(Call::Mmap, 0, 4, libc::ENOMEM, || pool.acquire(SIZE).unwrap());
+    // A slab of seven and its halvings are refused; then there is room.
+    let stack = failing(Call::Mmap, 0, 3, libc::ENOMEM, || pool.acquire(SIZE).unwrap());
     assert_guarded(&stack);
-    assert_eq!(pool.stats().reserved_bytes, 2 << 20, "the small one's slab is gone");
+    assert_eq!(
+        pool.stats().reserved_bytes,
+        7 * slab::distance(SIZE),
+        "the small one's slab is gone"
+    );
     // Without idle stacks nothing can be shed.
     let error = failing(Call::Mmap, 0, u32::MAX, libc::ENOMEM, || pool.acquire(small));
     assert!(error.is_err());

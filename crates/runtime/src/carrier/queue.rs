@@ -29,9 +29,9 @@ use crate::fiber::header::FiberRef;
 use crate::protocol::bias::Bias;
 use crate::protocol::parcel::{Answer, Parcel, ROOM};
 use crate::protocol::ring::Ring;
-use crate::protocol::sync::{AtomicUsize, Ordering, UnsafeCell, pause};
 #[cfg(not(loom))]
 use crate::protocol::sync::clock;
+use crate::protocol::sync::{AtomicUsize, Ordering, UnsafeCell, pause};
 
 #[derive(Debug)]
 pub(crate) struct Queue {

@@ -38,7 +38,8 @@ impl Carrying {
     }
 
     fn run(&self, fiber: FiberRef) {
-        let index = self.fibers.iter().position(|one| *one == fiber).expect("a fiber of this model");
+        let index =
+            self.fibers.iter().position(|one| *one == fiber).expect("a fiber of this model");
         // SAFETY: loom looks whether it is.
         self.runs[index].with_mut(|runs| unsafe { *runs += 1 });
     }

@@ -18,6 +18,8 @@ pub(crate) use carefree_ground::lock::Lock;
 #[cfg(not(any(loom, simulated)))]
 pub(crate) use carefree_reactor::{Idle, clock};
 #[cfg(loom)]
+pub(crate) use loom::hint::spin_loop as pause;
+#[cfg(loom)]
 pub(crate) use loom::{
     cell::{Cell, UnsafeCell},
     sync::atomic::{
@@ -26,8 +28,6 @@ pub(crate) use loom::{
 };
 #[cfg(not(loom))]
 pub(crate) use std::cell::Cell;
-#[cfg(loom)]
-pub(crate) use loom::hint::spin_loop as pause;
 #[cfg(not(any(loom, simulated)))]
 pub(crate) use std::hint::spin_loop as pause;
 #[cfg(not(any(loom, simulated)))]
