@@ -1,5 +1,7 @@
-/* What OCaml's library does not ask of the kernel: a clock that only goes forward, and its counts. */
+/* What OCaml's library does not ask of the kernel: a clock that only goes forward, its counts, and the
+   core for another thread. */
 
+#include <sched.h>
 #include <sys/resource.h>
 #include <time.h>
 
@@ -27,4 +29,10 @@ value carefree_usage(value which) {
     default:
         return Val_long(used.ru_stime.tv_sec * 1000000000L + used.ru_stime.tv_usec * 1000L);
     }
+}
+
+/* Gives up the core, and not the lock of the runtime. */
+value carefree_give_way(value unit) {
+    sched_yield();
+    return unit;
 }

@@ -5,6 +5,8 @@ open Effect.Deep
 external now : unit -> int = "carefree_now" [@@noalloc]
 external usage : int -> int = "carefree_usage" [@@noalloc]
 
+external give_way : unit -> unit = "carefree_give_way" [@@noalloc]
+
 exception Failed of string
 
 let warmup_units = 100
@@ -94,6 +96,9 @@ let threads units switches alive =
       Condition.wait opened lock
     done;
     Mutex.unlock lock;
+    (* Thread.yield returns at once where no other thread waits for the lock of the runtime, as those
+       that have just been released do not yet: they come to wait for it now. *)
+    give_way ();
     let switched = ref 0 in
     for _ = 2 to switches do
       turn := number;

@@ -49,7 +49,7 @@ fn each_way_to_fail_is_named_and_stops_no_other_unit() {
     );
     assert_eq!(
         message("garbage"),
-        "the sample's process ended without an answer: `units` is \"many\", not a whole number"
+        "the program's answer has a mistake: `units` is \"many\", not a whole number"
     );
     assert!(message("crash").contains("was ended by SIGSEGV"), "{}", message("crash"));
     assert_eq!(failure("crash").stderr.as_deref(), Some("alloc begins\nran out of rope"));

@@ -377,7 +377,9 @@ mod tests {
         assert_eq!(html.matches("class=\"end fiber\"").count(), 5, "{html}");
         // The legend is in the order of the picture.
         let key = |text: &str| html.find(text).unwrap_or_else(|| panic!("{text}: {html}"));
-        assert!(key("<b aria-hidden=\"true\">1 </b>way 4") < key("<b aria-hidden=\"true\">2 </b>way 3"));
+        assert!(
+            key("<b aria-hidden=\"true\">1 </b>way 4") < key("<b aria-hidden=\"true\">2 </b>way 3")
+        );
         let ends = many.numbers(Scale::of(Quantity::Milliseconds, [1.0, 900.0].into_iter()));
         for pair in ends.windows(2) {
             assert!(pair[1].down - pair[0].down > NUMBER - 1e-9, "{ends:?}");
