@@ -152,4 +152,11 @@ fn a_stand_in_with_nothing_behind_it_is_no_version() {
     assert!(silent.contains("versions/none/bin/fake is there, but asked for"), "{silent}");
     let wrong = format!("{:#}", target.named(&bin.join("fake"), None).expect_err("no version"));
     assert!(wrong.ends_with("it failed; it said: no fake version to run was chosen"), "{wrong}");
+    // Where it is the only one, a run says so: it is not for want of an installation.
+    for version in ["1.9", "1.10"] {
+        fs::remove_dir_all(fake.at(&format!("versions/{version}"))).expect("it was there");
+    }
+    let line = fake.field("fake", &[]).expect_err("no version");
+    let said = "no fake here tells its version: ";
+    assert!(line.starts_with(said) && line.contains("versions/none/bin/fake is there"), "{line}");
 }

@@ -310,18 +310,27 @@ struct End {
     down: f64,
 }
 
-/// Moves those that are too close apart, as little as will do: down from the top, and back up from
-/// the floor.
+/// Moves those that are too close apart, as little as will do: crowds that meet become one, about the
+/// middle of where its members were.
 fn spread(column: &mut [End]) {
-    let mut least = f64::NEG_INFINITY;
-    for end in &mut *column {
-        end.down = end.down.max(least);
-        least = end.down + NUMBER;
+    // Of each crowd, how many it has, and the sum of where its first one would stand for each.
+    let mut crowds: Vec<(usize, f64)> = Vec::new();
+    let first = |&(count, sum): &(usize, f64)| sum / count as f64;
+    for (at, end) in column.iter().enumerate() {
+        crowds.push((1, end.down - at as f64 * NUMBER));
+        while let [.., above, below] = crowds[..] {
+            if first(&above) <= first(&below) {
+                break;
+            }
+            crowds.truncate(crowds.len() - 2);
+            crowds.push((above.0 + below.0, above.1 + below.1));
+        }
     }
-    let mut most = 1.0;
-    for end in column.iter_mut().rev() {
-        end.down = end.down.min(most);
-        most = end.down - NUMBER;
+    let most = 1.0 - column.len().saturating_sub(1) as f64 * NUMBER;
+    let places = crowds.iter().flat_map(|crowd| std::iter::repeat_n(first(crowd), crowd.0));
+    let places: Vec<f64> = places.map(|place| place.min(most).max(0.0)).collect();
+    for (at, (end, place)) in column.iter_mut().zip(places).enumerate() {
+        end.down = place + at as f64 * NUMBER;
     }
 }
 
