@@ -132,7 +132,20 @@ fn erlang() {
 
 #[test]
 fn ruby() {
-    check("ruby", &["thread"], &["thread (carefree)"]);
+    // The others are servers of gems.
+    check("ruby", &["thread"], &["thread (carefree)", "puma", "puma (carefree)", "task"]);
+}
+
+#[test]
+fn cpp() {
+    // All of them need Boost.
+    check("c++", &[], &["thread", "thread (carefree)", "coroutine", "task"]);
+}
+
+#[test]
+fn lua() {
+    // In whichever version its libraries are for.
+    check("lua@all", &[], &["cqueue"]);
 }
 
 /// A target whose runtime is Python, which can listen.

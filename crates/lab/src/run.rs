@@ -298,7 +298,7 @@ fn conclude(
 fn broken(trial: &Trial, remains: &Remains) -> Failure {
     let mistake = answer::mistake(&remains.last);
     if let Some(mistake) = mistake.filter(|_| process::signal(remains.status).is_none()) {
-        return astray(format!("the sample's process ended without an answer: {mistake}"));
+        return astray(format!("the program's answer has a mistake: {mistake}"));
     }
     let mut message = process::ending(remains.status);
     // Of a panic, the second line says why; the first has a thread's number, and would make each

@@ -128,6 +128,7 @@ languages! {
     java: "java"
     lua: "lua"
     node: "node"
+    ocaml: "ocaml"
     php: "php"
     python: "python"
     ruby: "ruby"

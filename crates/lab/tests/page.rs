@@ -188,6 +188,13 @@ fn the_page_works_in_a_browser() {
     let dark = json!({"features": [{"name": "prefers-color-scheme", "value": "dark"}]});
     browser.devtools("Emulation.setEmulatedMedia", &dark);
     assert_ne!(browser.run(paper), light);
+    // Paper is white, whatever the system says.
+    let mut print = dark.clone();
+    print["media"] = json!("print");
+    browser.devtools("Emulation.setEmulatedMedia", &print);
+    assert_eq!(browser.run(paper), json!("rgb(255, 255, 255)"));
+    print["media"] = json!("");
+    browser.devtools("Emulation.setEmulatedMedia", &print);
     browser.click("#theme");
     assert_eq!(browser.run(paper), light);
 

@@ -243,7 +243,7 @@ pub(super) fn sentences(view: &View<'_>) -> Vec<String> {
         };
         let doubt = match contest.mark().is_empty() || contest.crossing() == Crossing::Open {
             true => "",
-            false => " (* of fewer than three samples)",
+            false => "*",
         };
         let people = people(contest.people);
         format!(
@@ -387,7 +387,7 @@ mod tests {
         let view = View::new(&records);
         let marked = ["fibers 10x*", "open", "fibers 2.0x*", "threads 2.0x*", "from 3,200 bites*"];
         assert_eq!(table(&view).rows[0][3..], marked);
-        let said = "threads overtake from about 3,200 bites on (* of fewer than three samples).";
+        let said = "threads overtake from about 3,200 bites on*.";
         assert!(sentences(&view)[0].ends_with(said), "{:?}", sentences(&view));
     }
 

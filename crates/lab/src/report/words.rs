@@ -45,11 +45,19 @@ pub(super) fn topics(view: &View<'_>) -> Vec<(&'static str, Vec<String>)> {
         let said = runs.iter().map(|run| sentence(view, &claim, run, crews.len() == 1)).collect();
         topics.push((claim.topic.title(), said));
     }
-    topics.push(("Feeding", feeding(view)));
+    topics.push(("Feeding", with_mark_explained(feeding(view))));
     topics.push(("Fetching", fetching(view)));
     topics.push(("Serving HTTP", serving::sentences(view)));
     topics.retain(|(_, said)| !said.is_empty());
     topics
+}
+
+/// The sentences, and after them, where one has the mark of few samples, what that means.
+fn with_mark_explained(mut said: Vec<String>) -> Vec<String> {
+    if said.iter().any(|sentence| sentence.contains('*')) {
+        said.push("Marked *: of fewer than three samples.".to_owned());
+    }
+    said
 }
 
 /// A line for each topic with the least and the most of all runtimes that can be compared by it, and
@@ -279,10 +287,8 @@ fn feeding(view: &View<'_>) -> Vec<String> {
                     .collect();
                 ways.sort_by(|a, b| a.median.total_cmp(&b.median));
                 let [best, .., worst] = ways[..] else { continue };
-                let rough = [best, worst].iter().any(|m| m.is_rough());
-                let doubt = if rough { " (* of fewer than three samples)" } else { "" };
                 said.push(format!(
-                    "In {}, to feed {} {} bites each{remark}, {} take {} and {} {}{doubt}.",
+                    "In {}, to feed {} {} bites each{remark}, {} take {} and {} {}.",
                     family.label,
                     tables::people(people),
                     grouped(bites as f64, 0),

@@ -103,7 +103,7 @@ impl Engine {
     /// # Errors
     /// One line: what the engine or the program said.
     pub(super) fn enter(&self, image: &str, words: &[String]) -> Result<(InImage, Reply)> {
-        let mut failed = None;
+        let mut failed: Vec<String> = Vec::new();
         // podman's own choice, crun, does not run on every machine that has runc.
         let runc = self.program.ends_with("podman").then_some(&["--runtime", "runc"][..]);
         for options in [Some(&[][..]), runc].into_iter().flatten() {
@@ -115,11 +115,11 @@ impl Engine {
                 Ok(reply) => reply.stderr.lines().last().unwrap_or("it said nothing").to_owned(),
                 Err(error) => format!("{error:#}"),
             };
-            // The first failure says most.
-            failed.get_or_insert(said);
+            failed.push(said);
         }
-        let failed = failed.unwrap_or_default();
-        bail!("image {image} could not be run: {failed}")
+        // The first failure says most, unless it is the runtime's that does not run here.
+        failed.dedup();
+        bail!("image {image} could not be run: {}", failed.join("; with runc: "))
     }
 }
 

@@ -192,7 +192,10 @@ impl Lineup {
                     let all: Vec<&str> = all.iter().map(String::as_str).collect();
                     bail!("there is no {name} {wanted} here; there is {}", list(&all));
                 }
-                None => bail!("{name} is not installed; {} brings it", target.package()),
+                None => match target.silent() {
+                    Some(silent) => bail!("no {name} here tells its version: {silent}"),
+                    None => bail!("{name} is not installed; {} brings it", target.package()),
+                },
             }
         }
         self.runtimes.append(&mut found);

@@ -5,7 +5,7 @@ use std::fs;
 use carefree_lab::targets::lineup::Wishes;
 use carefree_lab::targets::read_all;
 
-use crate::{Fake, LONG, RUNTIME, executable, run, toml};
+use crate::fake::{Fake, LONG, RUNTIME, executable, run, toml};
 
 /// A shell that was told by a variable or an argument, and one that was built in another way.
 const VARIANTS: &str = r#"

@@ -29,7 +29,7 @@ pub(crate) fn comparison(
     let sections = vec![
         ("summary", "In plain words", summary),
         ("charts", "What changed most", ratios(&comparison.pairs)),
-        ("figures", "Every figure", sortable(table)),
+        ("changes", "Every figure", sortable(table)),
         ("old", "The old side", environment(old)),
         ("new", "The new side", environment(new)),
     ];

@@ -66,6 +66,10 @@ pub(super) struct Chart<'a> {
 const LETTERS: usize = 44;
 /// What stands across in a history.
 pub(super) const VERSIONS: &str = "version";
+/// With more curves than these, colours and dashes do not tell them apart: each has a number at its end.
+const FEW: usize = 4;
+/// The room that a number takes, as a share of the plot's height.
+const NUMBER: f64 = 0.065;
 /// Longer labels stand inside the plot at its ends, where they would reach past the page.
 const LONG: usize = 6;
 
@@ -85,6 +89,19 @@ impl Curve {
             1 => " dashed",
             2 => " dotted",
             _ => " mixed",
+        }
+    }
+
+    /// Its line of the legend.
+    fn key(&self, number: Option<usize>) -> Markup {
+        html! {
+            li {
+                svg aria-hidden="true" class=(self.class) {
+                    line class={ "curve" (self.dashes()) } x1="0" x2="100%" y1="50%" y2="50%" {}
+                }
+                @if let Some(number) = number { b aria-hidden="true" { (number) " " } }
+                (self.name)
+            }
         }
     }
 }
@@ -107,8 +124,10 @@ impl Chart<'_> {
                 |(at, value)| format!("{:.2},{:.2}", 100.0 * across(at), 100.0 * down(value));
             run.into_iter().map(point).collect::<Vec<_>>().join(" ")
         };
+        let numbers = self.numbers(scale);
+        let room = if numbers.is_empty() { "" } else { " numbered" };
         let plot = html! {
-            div class=(self.room()) {
+            div class={ (self.room()) (room) } {
                 svg role="img" aria-label=(self.spoken()) {
                     @for value in scale.ticks() {
                         @let y = percent(down(value));
@@ -155,6 +174,12 @@ impl Chart<'_> {
                         (tick(self.quantity, value))
                     }
                 }
+                @for (number, end) in numbers.iter().enumerate() {
+                    span class={ "end " (self.curves[end.curve].class) } aria-hidden="true"
+                        style={ "left:" (percent(across(end.at))) ";top:" (percent(end.down)) } {
+                        (number + 1)
+                    }
+                }
                 @for (at, inside) in self.named() {
                     span class={ "x" (inside) } aria-hidden="true"
                         style={ "left:" (percent(across(at))) } { (self.places[at]) }
@@ -162,14 +187,11 @@ impl Chart<'_> {
             }
             p class="axis" { (self.across) }
             ul class="legend" {
-                @for curve in &self.curves {
-                    li {
-                        svg aria-hidden="true" class=(curve.class) {
-                            line class={ "curve" (curve.dashes()) }
-                                x1="0" x2="100%" y1="50%" y2="50%" {}
-                        }
-                        (curve.name)
-                    }
+                @if numbers.is_empty() {
+                    @for curve in &self.curves { (curve.key(None)) }
+                }
+                @for (number, end) in numbers.iter().enumerate() {
+                    (self.curves[end.curve].key(Some(number + 1)))
                 }
             }
         };
@@ -178,6 +200,26 @@ impl Chart<'_> {
             remark += &format!(" Upwards, {powers}.");
         }
         figure(&self.title, remark.trim(), &plot, &self.more, &self.behind())
+    }
+
+    /// Where the curves' numbers stand, from the highest on, where there are many; none of two on each
+    /// other.
+    fn numbers(&self, scale: Scale) -> Vec<End> {
+        if self.curves.len() <= FEW {
+            return Vec::new();
+        }
+        let end = |(curve, of): (usize, &Curve)| {
+            let at = of.values.iter().rposition(Option::is_some)?;
+            let value = of.values[at]?.value;
+            Some(End { curve, at, down: 1.0 - scale.at(value) })
+        };
+        let mut ends: Vec<End> = self.curves.iter().enumerate().filter_map(end).collect();
+        // Those that end further left come later.
+        ends.sort_by(|a, b| b.at.cmp(&a.at).then(a.down.total_cmp(&b.down)));
+        for column in ends.chunk_by_mut(|a, b| a.at == b.at) {
+            spread(column);
+        }
+        ends
     }
 
     /// The places whose names fit below the chart, each with the class for its position.
@@ -259,6 +301,39 @@ impl Chart<'_> {
     }
 }
 
+/// The end of a curve, where its number stands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct End {
+    curve: usize,
+    at: usize,
+    /// From the top, as a share of the plot's height.
+    down: f64,
+}
+
+/// Moves those that are too close apart, as little as will do: crowds that meet become one, about the
+/// middle of where its members were.
+fn spread(column: &mut [End]) {
+    // Of each crowd, how many it has, and the sum of where its first one would stand for each.
+    let mut crowds: Vec<(usize, f64)> = Vec::new();
+    let first = |&(count, sum): &(usize, f64)| sum / count as f64;
+    for (at, end) in column.iter().enumerate() {
+        crowds.push((1, end.down - at as f64 * NUMBER));
+        while let [.., above, below] = crowds[..] {
+            if first(&above) <= first(&below) {
+                break;
+            }
+            crowds.truncate(crowds.len() - 2);
+            crowds.push((above.0 + below.0, above.1 + below.1));
+        }
+    }
+    let most = 1.0 - column.len().saturating_sub(1) as f64 * NUMBER;
+    let places = crowds.iter().flat_map(|crowd| std::iter::repeat_n(first(crowd), crowd.0));
+    let places: Vec<f64> = places.map(|place| place.min(most).max(0.0)).collect();
+    for (at, (end, place)) in column.iter_mut().zip(places).enumerate() {
+        end.down = place + at as f64 * NUMBER;
+    }
+}
+
 /// The stretches of a curve that have values all along: across a gap nothing was measured.
 fn runs(values: &[Option<Point>]) -> Vec<Vec<(usize, f64)>> {
     let known = |&(at, point): &(usize, &Option<Point>)| point.map(|point| (at, point.value));
@@ -282,6 +357,43 @@ mod tests {
         let values = [Some(1.0), Some(2.0), None, Some(4.0), None, Some(6.0), Some(7.0)];
         let values = values.map(|value| value.map(point));
         assert_eq!(runs(&values), [vec![(0, 1.0), (1, 2.0)], vec![(5, 6.0), (6, 7.0)]]);
+    }
+
+    fn curves(ends: &[f64]) -> Chart<'static> {
+        let curve = |(at, end): (usize, &f64)| Curve {
+            name: format!("way {at}"),
+            class: "fiber",
+            turn: at,
+            values: vec![Some(point(1.0)), Some(point(*end))],
+        };
+        Chart {
+            title: "Feeding".into(),
+            remark: String::new(),
+            quantity: Quantity::Milliseconds,
+            reach: Vec::new(),
+            across: "people",
+            places: vec!["1".into(), "2".into()],
+            curves: ends.iter().enumerate().map(curve).collect(),
+            more: html! {},
+        }
+    }
+
+    #[test]
+    fn many_curves_have_numbers_at_their_ends_from_the_highest_on_and_none_on_another() {
+        assert!(!curves(&[1.0, 2.0, 3.0, 4.0]).html().into_string().contains("class=\"end"));
+        let many = curves(&[1.0, 1.01, 1.02, 1.03, 900.0]);
+        let html = many.html().into_string();
+        assert_eq!(html.matches("class=\"end fiber\"").count(), 5, "{html}");
+        // The legend is in the order of the picture.
+        let key = |text: &str| html.find(text).unwrap_or_else(|| panic!("{text}: {html}"));
+        assert!(
+            key("<b aria-hidden=\"true\">1 </b>way 4") < key("<b aria-hidden=\"true\">2 </b>way 3")
+        );
+        let ends = many.numbers(Scale::of(Quantity::Milliseconds, [1.0, 900.0].into_iter()));
+        for pair in ends.windows(2) {
+            assert!(pair[1].down - pair[0].down > NUMBER - 1e-9, "{ends:?}");
+        }
+        assert!(ends.iter().all(|end| (0.0..=1.0).contains(&end.down)), "{ends:?}");
     }
 
     #[test]

@@ -192,7 +192,14 @@ fn summary(view: &View<'_>, records: &[Record], steps: &[String]) -> Markup {
                     summary { h3 { (topic) } ": " (span) }
                     (list(None, said))
                 },
-                None => { @if many { h3 { (topic) } } (list(None, said)) },
+                None => {
+                    @let (first, rest) = said.split_at(if said.len() > 2 * FEW { FEW } else { said.len() });
+                    @if many { h3 { (topic) } }
+                    (list(None, first))
+                    @if !rest.is_empty() {
+                        details class="topic" { summary { (rest.len()) " more" } (list(None, rest)) }
+                    }
+                },
             }
         }
         @if !largest.is_empty() { h3 { "From version to version" } (list(None, largest)) }
