@@ -1,5 +1,8 @@
 // C++20: Asio's servers and clients in coroutines on a pool of threads, the library's latches, barriers, semaphores
 // and stop tokens, and SQLite from several threads.
+// (Boost 1.74 forgets it.)
+#include <utility>
+
 #include <barrier>
 #include <boost/asio.hpp>
 #include <condition_variable>
@@ -152,7 +155,7 @@ static void databases() {
             });
         sqlite3_busy_timeout(base, 30000);
     }
-    sqlite3_exec(base, "select count(*), sum(n), count(distinct thread) from t", [](void *, int, char **row, char **) {
+    sqlite3_exec(base, "select count(*), sum(n), count(distinct thread) from t", [](void *, int, char **row, char **) -> int {
         return std::printf("rows %s, sum %s, threads %s\n", row[0], row[1], row[2]) < 0;
     }, nullptr, nullptr);
     sqlite3_close(base);

@@ -1,7 +1,7 @@
 /// Threads that allocate while the collector stops them by signals, wait for one another, and send messages.
 import core.atomic, core.memory, core.sync.barrier, core.sync.condition, core.sync.mutex, core.thread;
-import std.concurrency, std.parallelism, std.range, std.stdio;
-import std.algorithm : map, sum;
+import std.algorithm : sum;
+import std.concurrency, std.parallelism, std.stdio;
 
 class Node
 {
@@ -58,7 +58,10 @@ void main()
     }
     group.joinAll();
     writeln("lists ", total.atomicLoad);
-    writeln("parallel ", taskPool.reduce!"a + b"(0L, taskPool.map!(n => list(n))(iota(0L, 500L))));
+    auto lists = new long[500];
+    foreach (n, ref each; parallel(lists, 10))
+        each = list(n);
+    writeln("parallel ", lists.sum);
     auto other = spawn(&answers);
     long said;
     foreach (n; 0L .. 500)
