@@ -137,6 +137,7 @@ static void databases() {
     std::filesystem::remove("base");
     sqlite3 *base;
     sqlite3_open("base", &base);
+    sqlite3_busy_timeout(base, 30000);
     sqlite3_exec(base, "pragma journal_mode = wal; create table t (thread, n)", nullptr, nullptr, nullptr);
     std::atomic<int> failed = 0;
     {
@@ -153,7 +154,6 @@ static void databases() {
                 }
                 sqlite3_close(own);
             });
-        sqlite3_busy_timeout(base, 30000);
     }
     sqlite3_exec(base, "select count(*), sum(n), count(distinct thread) from t", [](void *, int, char **row, char **) -> int {
         return std::printf("rows %s, sum %s, threads %s\n", row[0], row[1], row[2]) < 0;

@@ -155,5 +155,8 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     threads()
     executors()
-    asyncio.new_event_loop().run_until_complete(loops()) if sys.version_info < (3, 7) else asyncio.run(loops())
+    if sys.version_info < (3, 7):
+        asyncio.get_event_loop().run_until_complete(loops())
+    else:
+        asyncio.run(loops())
     processes()
