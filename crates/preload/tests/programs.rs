@@ -142,6 +142,11 @@ fn alternate_stacks_are_those_of_threads() {
 }
 
 #[test]
+fn pending_signals_are_handled_where_they_are_unblocked() {
+    compare_c("opened.c");
+}
+
+#[test]
 fn signals_are_not_lost_with_threads_that_end() {
     compare_c("storm.c");
 }
