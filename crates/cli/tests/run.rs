@@ -199,6 +199,43 @@ fn the_report_says_where_carriers_were_kept() {
     assert!(text.lines().any(|line| line.ends_with("  computes (program)")), "{text}");
 }
 
+/// What shows only when the first thread is created: `--strict` holds there, too.
+#[test]
+fn a_program_whose_threads_cannot_be_fibers_ends_if_it_must_not_run() {
+    artifact::preload();
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join("program.c"), folder.path().join("program"));
+    let text = r#"
+        #include <pthread.h>
+        #include <stdio.h>
+        static __thread char large[2 << 20];
+        static void *begin(void *argument) {
+            large[1] = 1;
+            return argument;
+        }
+        int main(void) {
+            pthread_t thread;
+            if (pthread_create(&thread, 0, begin, 0) || pthread_join(thread, 0)) return 2;
+            puts("ran");
+        }
+    "#;
+    fs::write(&source, text).unwrap();
+    let mut compiler = Command::new("cc");
+    let compiled = compiler.arg("-pthread").arg(&source).arg("-o").arg(&program).status();
+    let Ok(compiled) = compiled else { return eprintln!("skipped: cc is not installed") };
+    assert!(compiled.success());
+    let attempt = |options: &[&str]| {
+        carefree().arg("run").args(options).arg("--").arg(&program).output().unwrap()
+    };
+    let output = attempt(&["--strict"]);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(1), ""), "{output:?}");
+    assert!(stderr(&output).starts_with("carefree: the program ends here"), "{output:?}");
+    assert_eq!(stderr(&output).lines().count(), 1, "{output:?}");
+    let output = attempt(&[]);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(0), "ran\n"), "{output:?}");
+    assert!(stderr(&output).contains("stay threads"), "{output:?}");
+}
+
 /// The loader would leave the library out in a line of its own, and run the program on threads.
 #[test]
 fn a_library_that_cannot_be_preloaded_is_said() {

@@ -120,6 +120,11 @@ pub(crate) fn host() -> bool {
         Err(error) => {
             signal::give_up(mask);
             REFUSED.store(process, Ordering::Relaxed);
+            if carefree_settings::text("CAREFREE_RUN_STRICT").is_some() {
+                eprintln!("carefree: the program ends here: its threads cannot be fibers: {error}");
+                // SAFETY: as asked for by `--strict`, and without more of the program's code.
+                unsafe { libc::_exit(1) };
+            }
             eprintln!("carefree: the threads of this program stay threads: {error}");
             false
         }
