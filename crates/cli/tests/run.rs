@@ -234,6 +234,65 @@ fn a_program_whose_threads_cannot_be_fibers_ends_if_it_must_not_run() {
     let output = attempt(&[]);
     assert_eq!((output.status.code(), stdout(&output)), (Some(0), "ran\n"), "{output:?}");
     assert!(stderr(&output).contains("stay threads"), "{output:?}");
+    assert!(stderr(&output).contains("more than 1 MiB"), "{output:?}");
+}
+
+/// Go calls handlers of signals on stacks of its own, and ends where they are not: here it is told so often.
+#[test]
+fn threads_of_programs_in_go_stay_threads() {
+    artifact::preload();
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join("program.go"), folder.path().join("program"));
+    let text = r#"
+        package main
+
+        // #include <unistd.h>
+        import "C"
+        import "runtime"
+
+        func main() {
+            done := make(chan int)
+            for n := 0; n < 4; n++ {
+                go func() {
+                    sum := 0
+                    for i := 0; i < 30_000_000; i++ {
+                        sum += i ^ n
+                    }
+                    C.usleep(100)
+                    done <- sum
+                }()
+            }
+            for n := 0; n < 50; n++ {
+                runtime.GC()
+            }
+            for n := 0; n < 4; n++ {
+                <-done
+            }
+            println("ran")
+        }
+    "#;
+    fs::write(&source, text).unwrap();
+    let built = Command::new("go")
+        .args(["build", "-o"])
+        .args([&program, &source])
+        .envs([("CGO_ENABLED", "1"), ("GO111MODULE", "off")])
+        .output();
+    let Ok(built) = built else { return eprintln!("skipped: go is not installed") };
+    if !built.status.success() {
+        return eprintln!("skipped: go cannot build: {}", stderr(&built));
+    }
+    let name = program.to_str().unwrap();
+    let output = run(["doctor", name]);
+    assert!(stdout(&output).starts_with(&format!("The threads of {name} stay threads.\n")));
+    // Also where another program starts it.
+    for command in [&["sh", "-c", name] as &[_], &[name]] {
+        for _ in 0..8 {
+            let mut run = carefree();
+            let output = run.args(["run", "--carriers", "2"]).args(command).output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+            assert!(stderr(&output).ends_with("ran\n"), "{output:?}");
+        }
+    }
 }
 
 /// The loader would leave the library out in a line of its own, and run the program on threads.
