@@ -285,7 +285,7 @@ fn threads_of_programs_in_go_stay_threads() {
     let output = run(["doctor", name]);
     assert!(stdout(&output).starts_with(&format!("The threads of {name} stay threads.\n")));
     // Also where another program starts it.
-    for command in [&["sh", "-c", name] as &[_], &[name]] {
+    for command in [&["/bin/sh", "-c", name] as &[_], &[name]] {
         for _ in 0..8 {
             let mut run = carefree();
             let output = run.args(["run", "--carriers", "2"]).args(command).output().unwrap();
