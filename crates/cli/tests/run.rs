@@ -159,19 +159,16 @@ fn the_report_says_where_carriers_were_kept() {
     artifact::preload();
     let folder = tempfile::tempdir().unwrap();
     let (source, program) = (folder.path().join("program.c"), folder.path().join("program"));
+    // No system call is made meanwhile. On a busy machine the kernel lets another thread run when such a call
+    // returns, more often than amid a function, and all the time until this one's next turn would be told of there.
     let text = r#"
         #include <pthread.h>
-        #include <time.h>
         static volatile unsigned long sum;
         static __attribute__((noinline)) void computes(void) {
-            for (unsigned long n = 0; n < 2000000; n++) sum += n * n;
+            for (unsigned long n = 0; n < 600000000; n++) sum += n * n;
         }
         static void *begin(void *argument) {
-            struct timespec used;
-            do {
-                computes();
-                clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-            } while (used.tv_sec == 0 && used.tv_nsec < 200000000);
+            computes();
             return argument;
         }
         int main(void) {
@@ -200,6 +197,102 @@ fn the_report_says_where_carriers_were_kept() {
     assert!(ms >= 100 && ms <= all, "{json}");
     let text = report("report.txt");
     assert!(text.lines().any(|line| line.ends_with("  computes (program)")), "{text}");
+}
+
+/// What shows only when the first thread is created: `--strict` holds there, too.
+#[test]
+fn a_program_whose_threads_cannot_be_fibers_ends_if_it_must_not_run() {
+    artifact::preload();
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join("program.c"), folder.path().join("program"));
+    let text = r#"
+        #include <pthread.h>
+        #include <stdio.h>
+        static __thread char large[2 << 20];
+        static void *begin(void *argument) {
+            large[1] = 1;
+            return argument;
+        }
+        int main(void) {
+            pthread_t thread;
+            if (pthread_create(&thread, 0, begin, 0) || pthread_join(thread, 0)) return 2;
+            puts("ran");
+        }
+    "#;
+    fs::write(&source, text).unwrap();
+    let mut compiler = Command::new("cc");
+    let compiled = compiler.arg("-pthread").arg(&source).arg("-o").arg(&program).status();
+    let Ok(compiled) = compiled else { return eprintln!("skipped: cc is not installed") };
+    assert!(compiled.success());
+    let attempt = |options: &[&str]| {
+        carefree().arg("run").args(options).arg("--").arg(&program).output().unwrap()
+    };
+    let output = attempt(&["--strict"]);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(1), ""), "{output:?}");
+    assert!(stderr(&output).starts_with("carefree: the program ends here"), "{output:?}");
+    assert_eq!(stderr(&output).lines().count(), 1, "{output:?}");
+    let output = attempt(&[]);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(0), "ran\n"), "{output:?}");
+    assert!(stderr(&output).contains("stay threads"), "{output:?}");
+    assert!(stderr(&output).contains("more than 1 MiB"), "{output:?}");
+}
+
+/// Go calls handlers of signals on stacks of its own, and ends where they are not: here it is told so often.
+#[test]
+fn threads_of_programs_in_go_stay_threads() {
+    artifact::preload();
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join("program.go"), folder.path().join("program"));
+    let text = r#"
+        package main
+
+        // #include <unistd.h>
+        import "C"
+        import "runtime"
+
+        func main() {
+            done := make(chan int)
+            for n := 0; n < 4; n++ {
+                go func() {
+                    sum := 0
+                    for i := 0; i < 30_000_000; i++ {
+                        sum += i ^ n
+                    }
+                    C.usleep(100)
+                    done <- sum
+                }()
+            }
+            for n := 0; n < 50; n++ {
+                runtime.GC()
+            }
+            for n := 0; n < 4; n++ {
+                <-done
+            }
+            println("ran")
+        }
+    "#;
+    fs::write(&source, text).unwrap();
+    let built = Command::new("go")
+        .args(["build", "-o"])
+        .args([&program, &source])
+        .envs([("CGO_ENABLED", "1"), ("GO111MODULE", "off")])
+        .output();
+    let Ok(built) = built else { return eprintln!("skipped: go is not installed") };
+    if !built.status.success() {
+        return eprintln!("skipped: go cannot build: {}", stderr(&built));
+    }
+    let name = program.to_str().unwrap();
+    let output = run(["doctor", name]);
+    assert!(stdout(&output).starts_with(&format!("The threads of {name} stay threads.\n")));
+    // Also where another program starts it.
+    for command in [&["/bin/sh", "-c", name] as &[_], &[name]] {
+        for _ in 0..8 {
+            let mut run = carefree();
+            let output = run.args(["run", "--carriers", "2"]).args(command).output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+            assert!(stderr(&output).ends_with("ran\n"), "{output:?}");
+        }
+    }
 }
 
 /// The loader would leave the library out in a line of its own, and run the program on threads.

@@ -20,6 +20,7 @@ pub(crate) fn leave_children_alone() {
     // SAFETY: the program has one thread, in the loader, and no code of its own has run.
     unsafe {
         libc::unsetenv(c"CAREFREE_RUN".as_ptr());
+        libc::unsetenv(c"CAREFREE_RUN_STRICT".as_ptr());
         match CString::new(others) {
             Ok(others) if !others.is_empty() => {
                 libc::setenv(c"LD_PRELOAD".as_ptr(), others.as_ptr(), 1);

@@ -64,7 +64,18 @@ pub(crate) extern "C" fn carefree_run_hosts() -> bool {
 
 /// (Programs that are started by others were not looked at before.)
 fn is_asked_for() -> bool {
-    carefree_settings::text("CAREFREE_RUN").as_deref() != Some("off") && !denied::is_denied()
+    carefree_settings::text("CAREFREE_RUN").as_deref() != Some("off")
+        && !denied::is_denied()
+        && !has_go()
+}
+
+/// Whether the program, or a library that it is linked to, is Go with cgo: see `denied::GO`.
+fn has_go() -> bool {
+    // SAFETY: looks strings up.
+    let has = |name: &std::ffi::CStr| unsafe {
+        !libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()).is_null()
+    };
+    has(c"_cgo_topofstack") && has(c"crosscall2")
 }
 
 /// Whether `address` lies in this library, whose own threads are threads.
@@ -120,6 +131,11 @@ pub(crate) fn host() -> bool {
         Err(error) => {
             signal::give_up(mask);
             REFUSED.store(process, Ordering::Relaxed);
+            if carefree_settings::text("CAREFREE_RUN_STRICT").is_some() {
+                eprintln!("carefree: the program ends here: its threads cannot be fibers: {error}");
+                // SAFETY: as asked for by `--strict`, and without more of the program's code.
+                unsafe { libc::_exit(1) };
+            }
             eprintln!("carefree: the threads of this program stay threads: {error}");
             false
         }

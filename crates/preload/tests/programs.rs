@@ -74,6 +74,11 @@ fn threads_end_by_exits_and_cancellation() {
     compare_c("ending.c");
 }
 
+#[test]
+fn variables_of_threads_may_be_large() {
+    compare_c("storage.c");
+}
+
 /// A fault without a handler ends the program as it would have, after a line that says what it runs under.
 #[test]
 fn a_crash_says_how_to_try_without_fibers() {
@@ -134,6 +139,11 @@ fn jumps_restore_masks() {
 #[test]
 fn alternate_stacks_are_those_of_threads() {
     compare_c("alternate.c");
+}
+
+#[test]
+fn pending_signals_are_handled_where_they_are_unblocked() {
+    compare_c("opened.c");
 }
 
 #[test]

@@ -7,6 +7,11 @@ const DENIED: &[(&str, &str)] = &[
     ("rr", "rr records the threads that the kernel knows"),
 ];
 
+/// The section that the linker of Go writes into programs.
+pub const GO_SECTION: &str = ".go.buildinfo";
+/// Why the threads of programs in Go stay threads. (Only with cgo does libc create them.)
+pub const GO: &str = "Go's runtime has signals handled on stacks of its own, as its goroutines' have no room for that";
+
 /// Parts of what these have preloaded into the programs that they run.
 const PRELOADED: &[&str] = &["/vgpreload_", "/librrpreload"];
 

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use carefree_settings::denied;
 use object::elf::{EM_AARCH64, EM_X86_64, FileHeader64, PT_INTERP};
 use object::read::ReadCache;
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
@@ -14,6 +15,8 @@ use object::{Endianness, FileKind};
 pub(crate) enum Elf {
     /// glibc's loader starts it.
     Dynamic,
+    /// So it is, and Go's linker has made it.
+    Go,
     /// The kernel starts it alone.
     Static,
     /// This loader starts it.
@@ -57,5 +60,11 @@ fn look(data: &ReadCache<File>) -> Option<Elf> {
     let loader = loader.split(|byte| *byte == 0).next().unwrap_or_default();
     let loader = String::from_utf8_lossy(loader).into_owned();
     let name = loader.rsplit('/').next().unwrap_or_default();
-    Some(if name.starts_with("ld-linux") { Elf::Dynamic } else { Elf::OtherLibc(loader) })
+    if !name.starts_with("ld-linux") {
+        return Some(Elf::OtherLibc(loader));
+    }
+    let is_go = header.sections(order, data).is_ok_and(|sections| {
+        sections.section_by_name(order, denied::GO_SECTION.as_bytes()).is_some()
+    });
+    Some(if is_go { Elf::Go } else { Elf::Dynamic })
 }

@@ -82,6 +82,11 @@ fn give(command: &mut Command, orders: &Run, library: &Path) {
     if orders.only {
         command.env("CAREFREE_RUN", "only");
     }
+    if orders.strict {
+        command.env("CAREFREE_RUN_STRICT", "1");
+    } else {
+        command.env_remove("CAREFREE_RUN_STRICT");
+    }
     if !orders.threads_for.is_empty() {
         command.env("CAREFREE_RUN_THREADS_FOR", orders.threads_for.join(","));
     }

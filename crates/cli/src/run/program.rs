@@ -96,6 +96,7 @@ fn look(path: &Path, depth: usize) -> Result<(), String> {
     }
     match elf::read(&real).map_err(told)? {
         Elf::Dynamic => Ok(()),
+        Elf::Go => Err(denied::GO.to_owned()),
         Elf::None => Err("it is no program that this machine's loader starts".to_owned()),
         Elf::OtherMachine => Err("it is for another kind of processor".to_owned()),
         Elf::Static => Err("it is linked statically, so nothing can be preloaded".to_owned()),

@@ -21,13 +21,16 @@ use crate::loader;
 /// How many objects with thread-local variables a process may have. glibc has no limit; large programs
 /// have some dozens.
 const MODULES: usize = 512;
-/// The largest block in bytes, which bounds the snapshot buffer.
-pub(super) const BLOCK_MAX: usize = 64 * 1024;
+/// The largest block in bytes, which bounds the snapshot buffer. (Of that, no more takes memory than is used.
+/// Libraries with large variables are few, but common: OpenBLAS has 60 KiB.)
+pub(super) const BLOCK_MAX: usize = 1 << 20;
+const TOO_LARGE: &str =
+    "the thread-local storage of this program and its libraries is too large: more than 1 MiB";
 /// The sizes of blocks, and of their parts below and above the thread pointer, are multiples of this.
 pub(super) const UNIT: usize = 64;
 /// Bytes of the pristine thread's stack: an unusual number, so that it is recognised in `struct
 /// pthread`.
-pub(super) const STACK: usize = 0x4_3000;
+pub(super) const STACK: usize = BLOCK_MAX + 0x4_3000;
 
 /// The static thread-local storage of one object: the executable, or a library.
 #[derive(Clone, Copy, Debug, Default)]
@@ -196,6 +199,10 @@ fn run_on_own_stack(findings: &mut Findings) -> Result<(), String> {
         libc::munmap(map, STACK);
         code
     };
+    if code == libc::EINVAL {
+        // libc has not found room for it on that stack.
+        return Err(TOO_LARGE.into());
+    }
     if code != 0 {
         let why = std::io::Error::from_raw_os_error(code);
         return Err(format!(
@@ -357,7 +364,7 @@ impl Findings {
         self.below = low.unsigned_abs();
         self.above = high as usize;
         if self.below() + self.above > BLOCK_MAX {
-            return Err("the thread-local storage of this program's libraries is too large");
+            return Err(TOO_LARGE);
         }
         Ok(())
     }

@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::block::Block;
 use super::layout::Layout;
+use super::pristine::BLOCK_MAX;
 use crate::arch::{self, ThreadContext};
 use crate::valgrind;
 
-const STACK: usize = 256 * 1024;
+/// Bytes of its stack: those of the largest block, and of its reserve, are not all that it takes.
+const STACK: usize = 2 * BLOCK_MAX + 256 * 1024;
 
 thread_local! {
     /// One variable to look at the initial value and at the destructor: every fiber has a copy.

@@ -100,8 +100,8 @@ unsafe fn call(
         // Asked for anew: the thread may be on another carrier.
         *libc::__errno_location() = errno;
     }
-    record.mask.store(before, Ordering::SeqCst);
-    post::opened(record, !before);
+    let after = record.mask.swap(before, Ordering::SeqCst);
+    post::opened(record, !before, after & !before);
 }
 
 /// Called at the end of each call of a hosted thread: handles signals, and `cancels` the thread. Returns whether

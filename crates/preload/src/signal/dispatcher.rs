@@ -57,7 +57,7 @@ pub(crate) fn run() -> ! {
         let taken = !(post::excluded() | FAULTS | UNBLOCKABLE);
         if let Some(info) = take_pending(taken, pause) {
             if info.si_signo != OURS {
-                pass_on(&info);
+                post::pass(|| pass_on(&info));
             }
         }
         if post::has_come() {

@@ -53,7 +53,7 @@ pub(crate) unsafe fn change(how: c_int, set: *const u64, old: *mut u64) -> c_int
 pub(crate) fn replace_only(record: &Record, mask: u64) {
     let mask = mask & !UNBLOCKABLE;
     let before = record.mask.swap(mask, Ordering::SeqCst);
-    post::opened(record, !mask);
+    post::opened(record, !mask, before & !mask);
     // See `deliver_to_any`.
     if record.pending.set() & mask & !before != 0 {
         deliver::pass_on(record, mask & !before);

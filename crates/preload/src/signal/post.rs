@@ -11,13 +11,18 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
-use crate::signal::set::{number, poke, take_pending};
+use carefree_ground::kernel;
+
+use crate::signal::set::{FAULTS, OURS, UNBLOCKABLE, bit, number, poke, take_pending};
 use crate::thread::record::Record;
 
 /// The kernel's number of the dispatcher; 0 if there is none.
 static DISPATCHER: AtomicI32 = AtomicI32::new(0);
 /// Signals that it does not take, because all threads block them.
 static EXCLUDED: AtomicU64 = AtomicU64::new(0);
+/// Whether the dispatcher has taken a signal and not passed it on yet, and how many it has passed on.
+static PASSES: AtomicBool = AtomicBool::new(false);
+static PASSED: AtomicU64 = AtomicU64::new(0);
 /// Whether a signal or a cancellation has come for a thread since the dispatcher's last look.
 static CAME: AtomicBool = AtomicBool::new(false);
 
@@ -31,6 +36,15 @@ pub(super) fn renew() {
     DISPATCHER.store(0, Ordering::Relaxed);
     EXCLUDED.store(0, Ordering::Relaxed);
     CAME.store(false, Ordering::Relaxed);
+    PASSES.store(false, Ordering::Relaxed);
+}
+
+/// Has the dispatcher pass on a signal that it has taken.
+pub(super) fn pass(on: impl FnOnce()) {
+    PASSES.store(true, Ordering::SeqCst);
+    on();
+    PASSED.fetch_add(1, Ordering::SeqCst);
+    PASSES.store(false, Ordering::SeqCst);
 }
 
 /// Signals that the dispatcher does not take.
@@ -51,25 +65,41 @@ pub(super) fn has_come() -> bool {
     CAME.swap(false, Ordering::SeqCst)
 }
 
-/// The mask of the calling thread has changed: these signals are open now. Those of them that are pending for
-/// the process become the thread's at once, as they would be handled before the call that opens them returns.
+/// The mask of the calling thread has changed: these signals are open now, and some of them were not before. What
+/// is pending of the latter for the process becomes the thread's at once, for it is to be handled before the call
+/// that opens them returns: be it excluded, or has the dispatcher not come to it yet. (That may just have taken
+/// one, and hand it over a moment later.)
 #[inline]
-pub(crate) fn opened(record: &Record, open: u64) {
+pub(crate) fn opened(record: &Record, open: u64, newly: u64) {
     let excluded = EXCLUDED.load(Ordering::SeqCst) & open;
-    if excluded != 0 {
-        take_excluded(record, excluded);
+    let newly = newly & !(FAULTS | UNBLOCKABLE | bit(OURS));
+    if excluded | newly != 0 {
+        take(record, excluded, newly);
     }
 }
 
 #[cold]
-fn take_excluded(record: &Record, signals: u64) {
-    EXCLUDED.fetch_and(!signals, Ordering::SeqCst);
-    // The carrier blocks them, so they stay pending until they are taken.
-    while let Some(info) = take_pending(signals, Some(0)) {
-        record.pending.push(info, true);
+fn take(record: &Record, excluded: u64, newly: u64) {
+    EXCLUDED.fetch_and(!excluded, Ordering::SeqCst);
+    loop {
+        // The carrier blocks them, so they stay pending until they are taken.
+        while let Some(info) = take_pending(excluded | newly, Some(0)) {
+            record.pending.push(info, true);
+        }
+        if !PASSES.load(Ordering::SeqCst) {
+            break;
+        }
+        // What the dispatcher has taken may be for this thread, or come back to the process.
+        let before = PASSED.load(Ordering::SeqCst);
+        while PASSES.load(Ordering::SeqCst) && PASSED.load(Ordering::SeqCst) == before {
+            // SAFETY: takes nothing.
+            let _ = unsafe { kernel::call(libc::SYS_sched_yield, [0; 6]) };
+        }
     }
-    // It takes them itself again.
-    poke_it();
+    if excluded != 0 {
+        // It takes them itself again.
+        poke_it();
+    }
 }
 
 /// A signal has come for a thread, or it was cancelled: the dispatcher looks whether that is dealt with.
