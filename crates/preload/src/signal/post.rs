@@ -10,8 +10,9 @@
 //! excluded ones then; so one of them sees the other.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::time::Duration;
 
-use carefree_ground::kernel;
+use carefree_ground::nap;
 
 use crate::signal::set::{FAULTS, OURS, UNBLOCKABLE, bit, number, poke, take_pending};
 use crate::thread::record::Record;
@@ -23,6 +24,10 @@ static EXCLUDED: AtomicU64 = AtomicU64::new(0);
 /// Whether the dispatcher has taken a signal and not passed it on yet, and how many it has passed on.
 static PASSES: AtomicBool = AtomicBool::new(false);
 static PASSED: AtomicU64 = AtomicU64::new(0);
+/// How often a thread that waits for the dispatcher to pass on a signal yields its processor before it sleeps.
+const YIELDS: u32 = 100;
+/// How long it sleeps.
+const NAP: Duration = Duration::from_micros(50);
 /// Whether a signal or a cancellation has come for a thread since the dispatcher's last look.
 static CAME: AtomicBool = AtomicBool::new(false);
 
@@ -91,9 +96,14 @@ fn take(record: &Record, excluded: u64, newly: u64) {
         }
         // What the dispatcher has taken may be for this thread, or come back to the process.
         let before = PASSED.load(Ordering::SeqCst);
+        let mut looks = 0;
         while PASSES.load(Ordering::SeqCst) && PASSED.load(Ordering::SeqCst) == before {
-            // SAFETY: takes nothing.
-            let _ = unsafe { kernel::call(libc::SYS_sched_yield, [0; 6]) };
+            looks += 1;
+            match looks < YIELDS {
+                true => nap::yield_processor(),
+                // The dispatcher's priority may be lower than this thread's.
+                false => nap::sleep(NAP),
+            }
         }
     }
     if excluded != 0 {
