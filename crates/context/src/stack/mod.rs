@@ -8,7 +8,7 @@
 //!  ^ base   ^ limit                    ^ top: then a page that is never touched
 //! ```
 //!
-//! Why the page between two slots: see `slab::distance`.
+//! Why the page between two slots: see the module `spacing`.
 //!
 //! A stack has no mapping of its own, because the kernel allows a process only 65,530 of them. A
 //! parked fiber's stack costs the pages that the fiber has touched, its part of a page table (520
@@ -57,6 +57,7 @@ mod registry;
 pub mod setting;
 mod size;
 mod slab;
+mod spacing;
 pub(crate) mod sys;
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,8 @@
 //! pool keeps its own, so a million stacks make a few hundred records; only programs that make and
 //! drop pools of their own, or shed slabs, leave dead records behind.
 
-use super::{StackSize, slab};
+use super::StackSize;
+use super::spacing::Spacing;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 /// A stack's place in memory: what [`find`] returns.
@@ -40,6 +41,7 @@ pub(super) struct Record {
     base: usize,
     bytes: usize,
     size: StackSize,
+    spacing: Spacing,
     live: AtomicBool,
     next: *const Record,
 }
@@ -47,11 +49,17 @@ pub(super) struct Record {
 static HEAD: AtomicPtr<Record> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Adds a slab, so that [`find`] finds its slots.
-pub(super) fn register(base: usize, bytes: usize, size: StackSize) -> &'static Record {
+pub(super) fn register(
+    base: usize,
+    bytes: usize,
+    size: StackSize,
+    spacing: Spacing,
+) -> &'static Record {
     let record = Box::leak(Box::new(Record {
         base,
         bytes,
         size,
+        spacing,
         live: AtomicBool::new(true),
         next: std::ptr::null(),
     }));
@@ -100,12 +108,8 @@ pub fn find(address: usize) -> Option<StackInfo> {
     while let Some(record) = unsafe { next.as_ref() } {
         let offset = address.wrapping_sub(record.base);
         if offset < record.bytes && record.live.load(Ordering::Acquire) {
-            let (size, distance) = (record.size.bytes(), slab::distance(record.size));
-            // Between two slots is a page of neither.
-            if offset % distance >= size {
-                return None;
-            }
-            let base = record.base + offset / distance * distance;
+            let (size, base) =
+                (record.size.bytes(), record.base + record.spacing.start_of(offset)?);
             return Some(StackInfo { base, top: base + size, size, guard: record.size.guard() });
         }
         next = record.next;
@@ -122,8 +126,9 @@ mod tests {
         // User programs have no such addresses, so no slab of another test is there.
         let base = 1 << 63;
         let size = StackSize::MIN;
-        let distance = slab::distance(size);
-        let record = register(base, 4 * distance, size);
+        let spacing = Spacing::of(size);
+        let distance = spacing.start(1);
+        let record = register(base, 4 * distance, size, spacing);
         let found = find(base + 2 * distance + 5).unwrap();
         let start = base + 2 * distance;
         assert_eq!(
@@ -153,7 +158,7 @@ mod tests {
                 scope.spawn(move || {
                     for n in 0..200 {
                         let at = base + (thread * 200 + n) * bytes;
-                        register(at, bytes, StackSize::MIN);
+                        register(at, bytes, StackSize::MIN, Spacing::of(StackSize::MIN));
                         assert_eq!(find(at).unwrap().base, at);
                     }
                 });

@@ -2,6 +2,7 @@
 
 use super::StackSize;
 use super::registry::{self, Record};
+use super::spacing::Spacing;
 use super::sys::{self, Errno};
 use crate::valgrind;
 use std::alloc::{self, Layout};
@@ -21,30 +22,13 @@ const LARGEST_OF_ALL: usize = 16 << 30;
 /// Slots that a slab may have, where it is larger than LARGEST.
 const SLOTS: usize = 1024;
 
-/// The distance between the slots of a slab: the size, and a page that is never touched, so takes no memory.
-///
-/// At distances of a power of two, the top pages of all stacks would compete for the same few places of the
-/// processor's second-level TLB, and their page-table entries for the same lines of its caches: from some fifty
-/// fibers on, each switch would walk the page table. A page more spreads them over all places. The distance is the
-/// same for all, so that a processor which guesses the next address by the last two still guesses right where fibers
-/// take turns in the order of their stacks: where it varied, a switch among 4,000 took twice as long.
-/// (`cargo run --release -p carefree --example carriers` has rows of a thousand fibers that take turns. Without the
-/// page, they took 1.2 to 1.5 times as long on one carrier of an AMD machine.)
-///
-/// Large slots keep a distance of a power of two: the guard of each has its page table in common with the top of
-/// the slot below, see [`offset`].
-pub(super) fn distance(size: StackSize) -> usize {
-    let gap = if size.bytes() > PAGE_TABLE_SPAN { 0 } else { sys::page_size() };
-    size.bytes() + gap
-}
-
 /// The end of a list of slots.
 pub(super) const NIL: u32 = u32::MAX;
 
 /// A mapping, cut into slots of one class. Unmapped when dropped.
 pub(super) struct Slab {
     base: *mut u8,
-    size: StackSize,
+    spacing: Spacing,
     slots: u32,
     /// `None` in a vacant slab.
     record: Option<&'static Record>,
@@ -70,12 +54,12 @@ impl Slab {
     /// If a limit refuses that size, a smaller slab is tried, down to a single slot.
     pub(super) fn reserve(size: StackSize, reserved: usize) -> Result<Slab, Errno> {
         let largest = size.bytes().saturating_mul(SLOTS).clamp(LARGEST, LARGEST_OF_ALL);
-        let distance = distance(size);
-        let mut slots = (reserved.clamp(SMALLEST, largest) / distance).max(1);
+        let spacing = Spacing::of(size);
+        let mut slots = spacing.slots(reserved.clamp(SMALLEST, largest));
         loop {
-            let bytes = slots * distance;
+            let bytes = spacing.bytes(slots);
             match map(bytes, size) {
-                Ok(base) => match Slab::over(base, slots, size) {
+                Ok(base) => match Slab::over(base, slots, size, spacing) {
                     Some(slab) => return Ok(slab),
                     None => {
                         // SAFETY: the new mapping was never used.
@@ -93,7 +77,7 @@ impl Slab {
     pub(super) fn vacant(size: StackSize) -> Slab {
         Slab {
             base: ptr::null_mut(),
-            size,
+            spacing: Spacing::of(size),
             slots: 0,
             record: None,
             links: Box::default(),
@@ -108,8 +92,8 @@ impl Slab {
     }
 
     /// The slab over a new mapping; `None` if there is no memory for the links.
-    fn over(base: *mut u8, slots: usize, size: StackSize) -> Option<Slab> {
-        let bytes = slots * distance(size);
+    fn over(base: *mut u8, slots: usize, size: StackSize, spacing: Spacing) -> Option<Slab> {
+        let bytes = spacing.bytes(slots);
         let slots = slots as u32;
         let links = zeroed(slots)?;
         // A huge page under a slot's top would make its fiber take 2 MiB. Kernels without huge pages
@@ -117,13 +101,13 @@ impl Slab {
         // SAFETY: the new mapping is the slab's own, and the advice changes no contents.
         let _ = unsafe { sys::madvise(base, bytes, libc::MADV_NOHUGEPAGE) };
         sys::name(base, bytes, c"carefree stacks");
-        let record = Some(registry::register(base as usize, bytes, size));
-        Some(Slab { base, size, slots, record, links, taken: 0, idle: 0, condemned: false })
+        let record = Some(registry::register(base as usize, bytes, size, spacing));
+        Some(Slab { base, spacing, slots, record, links, taken: 0, idle: 0, condemned: false })
     }
 
     /// Bytes of address space that the slab reserves.
     pub(super) fn bytes(&self) -> usize {
-        self.slots as usize * distance(self.size)
+        if self.slots == 0 { 0 } else { self.spacing.bytes(self.slots as usize) }
     }
 
     pub(super) fn slots(&self) -> u32 {
@@ -133,7 +117,7 @@ impl Slab {
     /// The lowest address of a slot.
     pub(super) fn slot(&self, index: u32) -> *mut u8 {
         debug_assert!(index < self.slots);
-        self.base.wrapping_add(index as usize * distance(self.size))
+        self.base.wrapping_add(self.spacing.start(index as usize))
     }
 }
 

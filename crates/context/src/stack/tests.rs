@@ -87,21 +87,6 @@ fn stacks_are_distinct_aligned_writable_and_guarded() {
     }
 }
 
-/// Places of a TLB and sets of a cache are chosen by the low bits of a page's number.
-#[test]
-fn top_pages_are_spread_over_all_places_of_a_tlb() {
-    const PLACES: usize = 128;
-    let pool = pool(GuardMode::Madvise, 1 << 20);
-    for size in [StackSize::MIN, SIZE, StackSize::new(1 << 20).unwrap()] {
-        let stacks: Vec<Stack> = (0..4 * PLACES).map(|_| pool.acquire(size).unwrap()).collect();
-        let mut used = [0; PLACES];
-        for stack in &stacks {
-            used[(stack.top() as usize / sys::page_size() - 1) % PLACES] += 1;
-        }
-        assert!(used.iter().all(|&used| used <= 16), "{size}: {used:?}");
-    }
-}
-
 #[test]
 fn large_stacks() {
     for mode in MODES {
@@ -155,7 +140,7 @@ fn one_stack_prepares_no_other_and_demand_is_not_outrun() {
     let pool = pool(GuardMode::Madvise, 1 << 30);
     let mut stacks = vec![pool.acquire(SIZE).unwrap()];
     assert_eq!(pool.stats().idle_ready, 0);
-    assert_eq!(pool.stats().reserved_bytes, 7 * slab::distance(SIZE));
+    assert_eq!(pool.stats().reserved_bytes, spacing::Spacing::of(SIZE).bytes(7));
     for n in 2..500 {
         stacks.push(pool.acquire(SIZE).unwrap());
         assert!(pool.stats().idle_ready <= n.min(64), "{n} in use, {:?}", pool.stats());
@@ -414,7 +399,7 @@ fn idle_stacks_are_shed_when_address_space_runs_out() {
     assert_guarded(&stack);
     assert_eq!(
         pool.stats().reserved_bytes,
-        7 * slab::distance(SIZE),
+        spacing::Spacing::of(SIZE).bytes(7),
         "the small one's slab is gone"
     );
     // Without idle stacks nothing can be shed.
