@@ -1,7 +1,7 @@
 //! Guards, and other advice to the kernel on many slots at once: allocate their memory, or take it
 //! back.
 
-use super::slab::PAGE_TABLE_SPAN;
+use super::spacing::PAGE_TABLE_SPAN;
 use super::sys::{self, Errno};
 use std::fmt;
 use std::sync::OnceLock;

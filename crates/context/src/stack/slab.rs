@@ -2,16 +2,12 @@
 
 use super::StackSize;
 use super::registry::{self, Record};
-use super::spacing::Spacing;
+use super::spacing::{PAGE_TABLE_SPAN, Spacing};
 use super::sys::{self, Errno};
 use crate::valgrind;
 use std::alloc::{self, Layout};
 use std::ptr;
 
-/// Bytes of address space that one page table spans. A page table is 4 KiB of memory, as much as a whole
-/// parked fiber, so a guard should be within one span with the top page of its slot, or, where slots are
-/// larger than that, with the top page of the slot below: see [`offset`].
-pub(super) const PAGE_TABLE_SPAN: usize = 2 << 20;
 /// The smallest slab: fills one page table.
 const SMALLEST: usize = PAGE_TABLE_SPAN;
 /// The largest slab of stacks that are not large. A million of the default size take 250 of these.

@@ -18,8 +18,12 @@
 //! Where guards are too large for that, large slots have no page between them.
 
 use super::StackSize;
-use super::slab::PAGE_TABLE_SPAN;
 use super::sys;
+
+/// Bytes of address space that one page table spans. A page table is 4 KiB of memory, as much as a whole
+/// parked fiber, so a guard should be within one span with the top page of its slot, or, where slots are
+/// larger than that, with the top page of the slot below: see `slab::offset`.
+pub(super) const PAGE_TABLE_SPAN: usize = 2 << 20;
 
 /// Large slots in a row with a page between two.
 const GROUP: usize = 128;
