@@ -71,7 +71,7 @@ fn is_asked_for() -> bool {
 
 /// Whether the program, or a library that it is linked to, is Go with cgo: see `denied::GO`.
 fn has_go() -> bool {
-    // SAFETY: looks strings up.
+    // SAFETY: `name` is a C string, and the call only looks it up in the loaded objects.
     let has = |name: &std::ffi::CStr| unsafe {
         !libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()).is_null()
     };

@@ -74,15 +74,14 @@ impl Spacing {
     #[inline]
     pub(super) fn start(self, slot: usize) -> usize {
         let (group, place) = (slot / self.group, slot % self.group);
-        place * self.distance + if group == 0 { 0 } else { group * self.pitch }
+        place * self.distance + group * self.pitch
     }
 
     /// Where the slot begins that this byte of a slab is in; `None` for a byte between slots.
     pub(super) fn start_of(self, byte: usize) -> Option<usize> {
         let (group, rest) = (byte / self.pitch, byte % self.pitch);
         let (place, within) = (rest / self.distance, rest % self.distance);
-        (place < self.group && within < self.size)
-            .then(|| self.start(place) + if group == 0 { 0 } else { group * self.pitch })
+        (place < self.group && within < self.size).then(|| self.start(place) + group * self.pitch)
     }
 }
 

@@ -40,7 +40,7 @@ impl Carrying {
     fn run(&self, fiber: FiberRef) {
         let index =
             self.fibers.iter().position(|one| *one == fiber).expect("a fiber of this model");
-        // SAFETY: loom looks whether it is.
+        // SAFETY: one carrier has the fiber; that this is so is what loom checks.
         self.runs[index].with_mut(|runs| unsafe { *runs += 1 });
     }
 
