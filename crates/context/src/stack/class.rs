@@ -29,6 +29,13 @@
 //! their slots are taken off the lists, with the class locked, so that no thread can take one; then
 //! the slabs are unmapped, one by one, outside the lock. A vacant slab keeps the number for the
 //! next slab.
+//!
+//! # Promises
+//!
+//! A fiber that has yet to begin needs no stack, but it must get one. So its creator has one promised
+//! ([`Class::promise`]), which is refused like a stack, and costs address space only. Of the slots that are idle
+//! or untaken, as many as are promised are handed out to those alone that give a promise back for them
+//! ([`Class::acquire_promised`]), and are not shed.
 
 use super::batch::{Batch, MOST, Slot};
 use super::guard::{self, GuardMode};
@@ -37,7 +44,7 @@ use super::slab::Slab;
 use super::sys::{self, Errno};
 use super::{StackSize, limit};
 use crate::valgrind;
-use carefree_ground::lock::Lock;
+use carefree_ground::lock::{Guard, Lock};
 use std::io;
 
 /// One release in this many measures how much memory the stack holds.
@@ -55,6 +62,8 @@ pub(super) struct Class {
 struct State {
     lists: Lists,
     in_use: usize,
+    /// How many of the spare slots are promised.
+    promised: usize,
     /// Bytes that an idle used stack holds: a running average of samples.
     held: usize,
     /// How many idle used stacks are within the watermark.
@@ -68,6 +77,32 @@ impl State {
     /// hovers around it does not pay a system call for each stack.
     fn slack(&self) -> usize {
         (self.limit / 4).min(MOST - 1)
+    }
+
+    /// How many of the spare slots a caller may take that has so many promises.
+    fn free_to(&self, promises: usize) -> usize {
+        match self.promised - promises {
+            // Not counted, for the common case.
+            0 => usize::MAX,
+            others => self.lists.spare().saturating_sub(others),
+        }
+    }
+}
+
+/// Whether the stacks that a caller acquires were promised to it.
+#[derive(Clone, Copy)]
+enum Claim {
+    None,
+    Promises,
+}
+
+impl Claim {
+    /// How many promises a caller has that wants so many stacks.
+    fn of(self, stacks: usize) -> usize {
+        match self {
+            Claim::None => 0,
+            Claim::Promises => stacks,
+        }
     }
 }
 
@@ -86,6 +121,8 @@ pub struct StackStats {
     pub idle_ready: usize,
     /// Idle stacks without memory: it was given back to the kernel.
     pub given_back: usize,
+    /// How many stacks are [promised](super::StackPool::promise).
+    pub promised: usize,
 }
 
 impl Class {
@@ -112,6 +149,7 @@ impl Class {
             state: Lock::new(State {
                 lists: Lists::new(),
                 in_use: 0,
+                promised: 0,
                 held: 0,
                 limit: idle_bytes / sys::page_size(),
                 // The first release is a sample.
@@ -131,12 +169,32 @@ impl Class {
     pub(super) fn acquire(
         &self,
         wanted: usize,
+        hand_out: impl FnMut(Slot, bool),
+    ) -> io::Result<()> {
+        self.acquire_for(Claim::None, wanted, hand_out)
+    }
+
+    /// [`acquire`](Self::acquire) for the holder of as many promises as stacks are wanted. Each stack that is
+    /// handed out takes one of these back.
+    pub(super) fn acquire_promised(
+        &self,
+        wanted: usize,
+        hand_out: impl FnMut(Slot, bool),
+    ) -> io::Result<()> {
+        self.acquire_for(Claim::Promises, wanted, hand_out)
+    }
+
+    fn acquire_for(
+        &self,
+        claim: Claim,
+        wanted: usize,
         mut hand_out: impl FnMut(Slot, bool),
     ) -> io::Result<()> {
         let mut had = 0;
         {
             let mut state = self.state.lock();
-            while had < wanted {
+            let most = wanted.min(state.free_to(claim.of(wanted)));
+            while had < most {
                 if let Some(slot) = state.lists.pop(Kind::Used) {
                     let base = slot.base as usize;
                     valgrind::renew(|| base + self.size.guard(), base + self.size.bytes());
@@ -147,11 +205,12 @@ impl Class {
                     break;
                 }
                 state.in_use += 1;
+                state.promised -= claim.of(1);
                 had += 1;
             }
         }
         while had < wanted {
-            match self.make_ready(wanted - had, &mut hand_out) {
+            match self.make_ready(claim, wanted - had, &mut hand_out) {
                 Ok(more) => had += more,
                 Err(_) if had > 0 => break,
                 Err(error) => return Err(error),
@@ -165,11 +224,12 @@ impl Class {
     #[cold]
     fn make_ready(
         &self,
+        claim: Claim,
         wanted: usize,
         hand_out: &mut impl FnMut(Slot, bool),
     ) -> io::Result<usize> {
         let mut batch = Batch::new();
-        let guarded = self.take_batch(wanted, &mut batch)?;
+        let guarded = self.take_batch(claim, wanted, &mut batch)?;
         let mut ready = batch.len();
         let mut refusal = None;
         if !guarded {
@@ -204,6 +264,7 @@ impl Class {
             hand_out(*slot, true);
         }
         state.in_use += handed;
+        state.promised -= claim.of(handed);
         drop(state);
         match refusal {
             Some(errno) if handed == 0 => {
@@ -214,12 +275,12 @@ impl Class {
     }
 
     /// Takes a batch of slots that hold no memory; returns whether they have guards.
-    fn take_batch(&self, wanted: usize, batch: &mut Batch) -> io::Result<bool> {
+    fn take_batch(&self, claim: Claim, wanted: usize, batch: &mut Batch) -> io::Result<bool> {
         let mut state = self.state.lock();
         loop {
             // As many as are in use: ahead of demand by no more than demand has been, like a growing
             // vector, so that a program of one fiber touches no page unnecessarily.
-            let count = wanted.max(state.in_use).min(MOST);
+            let count = wanted.max(state.in_use).min(MOST).min(state.free_to(claim.of(wanted)));
             state.lists.fill(batch, Kind::Dropped, count);
             if batch.len() > 0 {
                 return Ok(true);
@@ -232,17 +293,41 @@ impl Class {
             if batch.len() > 0 {
                 return Ok(false);
             }
-            let reserved = state.lists.reserved();
-            let full = !state.lists.has_place();
-            drop(state);
-
-            let slab =
-                if full { Err(Errno(libc::ENOMEM)) } else { Slab::reserve(self.size, reserved) };
-            let slab = slab.map_err(|errno| limit::explain(self.size, "mmap", errno))?;
             // The next round takes slots under the same lock, before the slab can be shed.
-            state = self.state.lock();
-            state.lists.place(slab);
+            state = self.add_slab(state)?;
         }
+    }
+
+    /// Reserves one more slab, with the class not locked meanwhile.
+    fn add_slab<'a>(&'a self, state: Guard<'a, State>) -> io::Result<Guard<'a, State>> {
+        let reserved = state.lists.reserved();
+        let full = !state.lists.has_place();
+        drop(state);
+        let slab = if full { Err(Errno(libc::ENOMEM)) } else { Slab::reserve(self.size, reserved) };
+        let slab = slab.map_err(|errno| limit::explain(self.size, "mmap", errno))?;
+        let mut state = self.state.lock();
+        state.lists.place(slab);
+        Ok(state)
+    }
+
+    /// Promises `count` more stacks.
+    pub(super) fn promise(&self, count: usize) -> io::Result<()> {
+        let mut state = self.state.lock();
+        while state.lists.spare() < state.promised + count {
+            state = self.add_slab(state)?;
+        }
+        state.promised += count;
+        Ok(())
+    }
+
+    /// Undoes [`promise`](Self::promise).
+    pub(super) fn unpromise(&self, count: usize) {
+        self.state.lock().promised -= count;
+    }
+
+    /// Forgets all promises.
+    pub(super) fn forget_promises(&self) {
+        self.state.lock().promised = 0;
     }
 
     /// Takes stacks back from their users.
@@ -314,7 +399,11 @@ impl Class {
 
     /// Unmaps the slabs without a stack in use; returns how many bytes of address space that frees.
     pub(super) fn shed(&self) -> usize {
-        self.state.lock().lists.condemn_idle();
+        {
+            let mut state = self.state.lock();
+            let promised = state.promised;
+            state.lists.condemn_idle(promised);
+        }
         let mut bytes = 0;
         loop {
             let condemned = self.state.lock().lists.take_condemned(self.size);
@@ -377,5 +466,6 @@ impl Class {
         stats.idle_touched += state.lists.length(Kind::Used);
         stats.idle_ready += state.lists.length(Kind::Clean);
         stats.given_back += state.lists.length(Kind::Dropped);
+        stats.promised += state.promised;
     }
 }

@@ -92,6 +92,13 @@ impl Lists {
         None
     }
 
+    /// The number of slots that can be handed out without another slab.
+    pub(super) fn spare(&self) -> usize {
+        let listed: usize = self.lists.iter().map(|list| list.length).sum();
+        let untaken = |slab: &Slab| (slab.slots() - slab.taken) as usize;
+        listed + self.slabs.iter().map(untaken).sum::<usize>()
+    }
+
     /// Bytes of address space that the slabs reserve.
     pub(super) fn reserved(&self) -> usize {
         self.slabs.iter().map(Slab::bytes).sum()
@@ -118,9 +125,10 @@ impl Lists {
         }
     }
 
-    /// Condemns the slabs without a stack in use, and takes their slots off the lists. Allocates
-    /// nothing.
-    pub(super) fn condemn_idle(&mut self) {
+    /// Condemns the slabs without a stack in use, and takes their slots off the lists; but as many slots
+    /// [stay](Self::spare) as are to be kept. Allocates nothing.
+    pub(super) fn condemn_idle(&mut self, keep: usize) {
+        let mut more = self.spare().saturating_sub(keep);
         self.slabs.iter_mut().for_each(|slab| slab.idle = 0);
         for kind in KINDS {
             let mut id = self.lists[kind as usize].head;
@@ -132,7 +140,8 @@ impl Lists {
         for slab in self.slabs.iter_mut().filter(|slab| !slab.is_vacant()) {
             // Also true of a slab without a taken slot: when two threads reserve a slab at the same
             // time, the first may be enough for both.
-            if slab.idle == slab.taken {
+            if slab.idle == slab.taken && slab.slots() as usize <= more {
+                more -= slab.slots() as usize;
                 slab.condemned = true;
                 slab.taken = slab.slots();
             }

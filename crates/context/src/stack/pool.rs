@@ -112,6 +112,61 @@ impl StackPool {
         acquire().or_else(|error| if self.shed() > 0 { acquire() } else { Err(error) })
     }
 
+    /// Promises `count` stacks to the caller: it can [acquire](Self::acquire_promised) them later, and other
+    /// callers cannot. This takes address space, and no memory.
+    ///
+    /// (Where guards are made by `mprotect`, a promised stack may still be refused then, as
+    /// `vm.max_map_count` counts the guards.)
+    ///
+    /// # Errors
+    /// As for [`acquire`](Self::acquire); then none is promised.
+    ///
+    /// ```
+    /// use carefree_context::stack::{StackPool, StackSize};
+    ///
+    /// let (pool, size, mut stacks) = (StackPool::new(), StackSize::DEFAULT, Vec::new());
+    /// pool.promise(size, 3)?;
+    /// pool.acquire_promised(size, 2, &mut stacks)?;
+    /// assert_eq!((stacks.len(), pool.stats().promised), (2, 1));
+    /// pool.unpromise(size, 1);
+    /// assert_eq!(pool.stats().promised, 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn promise(&self, size: StackSize, count: usize) -> io::Result<()> {
+        let promise = || self.class(size).promise(count);
+        promise().or_else(|error| if self.shed() > 0 { promise() } else { Err(error) })
+    }
+
+    /// Gives promises of stacks back.
+    ///
+    /// # Panics
+    /// May panic or break others' promises if the caller has fewer.
+    pub fn unpromise(&self, size: StackSize, count: usize) {
+        self.class(size).unpromise(count);
+    }
+
+    /// Hands out up to `wanted` stacks, of which as many are promised to the caller, and appends them to `stacks`.
+    /// For each, one of these promises is used up.
+    ///
+    /// # Errors
+    /// When not even one is available: the kernel has no memory for a guard.
+    pub fn acquire_promised(
+        &self,
+        size: StackSize,
+        wanted: usize,
+        stacks: &mut Vec<Stack>,
+    ) -> io::Result<()> {
+        let class = self.class(size);
+        // So that `push` does not allocate while the class is locked.
+        stacks.reserve(wanted);
+        class.acquire_promised(wanted, |slot, fresh| stacks.push(Stack::new(slot, fresh, class)))
+    }
+
+    /// Forgets all promises: in the child of a fork, where nothing has them.
+    pub fn forget_promises(&self) {
+        self.classes.iter().for_each(|class| class.forget_promises());
+    }
+
     /// Takes back all of `stacks`, which is cheaper than dropping them one by one. They may be of
     /// different sizes and pools.
     pub fn release_many(&self, stacks: &mut Vec<Stack>) {

@@ -454,3 +454,64 @@ fn slabs_are_shed_while_stacks_are_acquired_and_released() {
     pool.shed();
     assert_eq!(pool.stats(), StackStats::default());
 }
+
+/// What is promised is neither handed out to others nor shed, and is there when no address space is.
+#[test]
+fn promised_stacks_are_there_for_those_who_were_promised_them() {
+    let pool = pool(GuardMode::Madvise, 1 << 30);
+    pool.promise(SIZE, 5).unwrap();
+    assert!(pool.stats().reserved_bytes > 0);
+    // A slab has seven, so two are free.
+    let mut others = Vec::new();
+    let error = failing(Call::Mmap, 0, u32::MAX, libc::ENOMEM, || {
+        assert_eq!(pool.shed(), 0);
+        pool.acquire_many(SIZE, 3, &mut others).unwrap();
+        pool.acquire(SIZE).unwrap_err()
+    });
+    assert_eq!((others.len(), error.kind()), (2, std::io::ErrorKind::OutOfMemory));
+    let refused = failing(Call::Mmap, 0, u32::MAX, libc::ENOMEM, || pool.promise(SIZE, 1));
+    assert!(refused.is_err());
+    let mut mine = Vec::new();
+    failing(Call::Mmap, 0, u32::MAX, libc::ENOMEM, || {
+        pool.acquire_promised(SIZE, 3, &mut mine).unwrap();
+        pool.acquire_promised(SIZE, 1, &mut mine).unwrap();
+    });
+    mine.iter().chain(&others).for_each(assert_guarded);
+    assert_eq!((mine.len(), pool.stats().promised), (4, 1));
+    // One that was released is as good as any for the last promise.
+    drop(others);
+    pool.release_many(&mut mine);
+    assert_eq!(pool.shed(), 0, "the one slab has the promised one");
+    pool.unpromise(SIZE, 1);
+    assert!(pool.shed() > 0);
+    assert_eq!(pool.stats(), StackStats::default());
+}
+
+#[test]
+fn promises_hold_while_others_acquire() {
+    let pool = pool(GuardMode::Madvise, 1 << 30);
+    std::thread::scope(|scope| {
+        for thread in 0..3usize {
+            let pool = &pool;
+            scope.spawn(move || {
+                let mut stacks = Vec::new();
+                for round in 0..60 {
+                    let count = 1 + (round * 37 + thread * 11) % 90;
+                    pool.promise(SIZE, 2 * count).unwrap();
+                    pool.acquire_many(SIZE, count, &mut stacks).unwrap();
+                    pool.acquire_promised(SIZE, count, &mut stacks).unwrap();
+                    stacks.iter().for_each(|stack| touch(stack, thread + 1));
+                    assert!(stacks.iter().all(|stack| words(stack) == [thread + 1; 2]));
+                    // As many as there are of promises.
+                    pool.unpromise(SIZE, 3 * count - stacks.len());
+                    pool.release_many(&mut stacks);
+                    pool.shed();
+                }
+            });
+        }
+    });
+    assert_eq!(pool.stats().promised, 0);
+    assert_adds_up(&pool, 0);
+    pool.shed();
+    assert_eq!(pool.stats(), StackStats::default());
+}

@@ -11,6 +11,7 @@ use crate::carrier::switch;
 use crate::fiber::current::set_current;
 use crate::fiber::furnish::{FiberStack, Furnished};
 use crate::fiber::header::{FiberRef, Kind};
+use crate::fiber::unstarted;
 use crate::handle::join::{self, drop_quietly};
 use crate::protocol::generation;
 use crate::protocol::reason::Reason;
@@ -45,6 +46,31 @@ where
         let context = arch::prepare_thread(place.cast(), tp, entry::<F, T>, fiber.as_ptr());
         fiber.context.get().write(context);
     }
+}
+
+/// Leaves the closure for a fiber that gets its stack when it starts.
+///
+/// # Safety
+/// The fiber is new and known to the caller alone.
+#[inline(always)]
+pub(crate) unsafe fn place_later<F, T>(fiber: FiberRef, f: F)
+where
+    F: FnOnce() -> T,
+{
+    // SAFETY: this function demands the same, and `place_left` takes the closure.
+    unsafe { unstarted::leave(fiber, f, place_left::<F, T>) };
+}
+
+/// [Places](place) the closure that [`place_later`] has left.
+///
+/// # Safety
+/// To be called once for a fiber that was given to `place_later` with the same types, when it has its stack.
+unsafe fn place_left<F, T>(fiber: FiberRef)
+where
+    F: FnOnce() -> T,
+{
+    // SAFETY: as this function demands; no other party knows the fiber but by handles, which do not access these.
+    unsafe { place::<F, T>(fiber, unstarted::take(fiber)) };
 }
 
 /// A fiber's first function.

@@ -9,13 +9,14 @@ use std::sync::atomic::Ordering;
 use carefree_context::arch;
 use carefree_context::stack::StackSize;
 
-use crate::api::life::place;
+use crate::api::life::{self, place};
 use crate::carrier::carrier::{self, Carrier, Shared};
 use crate::fiber::current::{current, is_spawned, without_parking};
 use crate::fiber::furnish::{self, CLOSURE_MAX, Furnished};
 use crate::fiber::header::{FiberRef, Kind};
 use crate::fiber::registry;
 use crate::fiber::size;
+use crate::fiber::unstarted;
 use crate::handle::join::JoinHandle;
 use crate::process::native;
 use crate::process::runtime::{self, Runtime};
@@ -149,7 +150,7 @@ impl Builder {
         T: Send,
     {
         self.refuse_nul();
-        let name = self.name.map(String::into_boxed_str);
+        let mut name = self.name.map(String::into_boxed_str);
         let size = || match self.stack_size {
             None => Ok(size::default()),
             Some(bytes) => size::of(bytes).map_err(io::Error::from),
@@ -157,6 +158,14 @@ impl Builder {
         let here = carrier::here().filter(|c| on.is_none_or(|on| std::ptr::eq(on, c.runtime())));
         match here {
             Some(carrier) => {
+                if self.stack_size.is_none() && carrier.own_tls {
+                    if let Some(fiber) = allocate_unstarted(carrier, &mut name) {
+                        // SAFETY: the fiber is new and unknown to others.
+                        unsafe { leave_closure(fiber, f) };
+                        carrier.spawned(fiber);
+                        return Ok(JoinHandle::from_counted(fiber));
+                    }
+                }
                 let fiber = allocate_here(carrier, size()?, name)?;
                 // The caller must not park, and perhaps leave its carrier, to which the fiber goes.
                 without_parking(|| fiber.prepare_standard());
@@ -206,6 +215,47 @@ pub(crate) fn allocate_here(
         begin(fiber, local.headers.number(), name, stack);
         Ok(fiber)
     })
+}
+
+/// Takes a header for a fiber that gets its stack when it starts; `None`, and the name is left, if no stack can be
+/// promised to it.
+#[inline]
+fn allocate_unstarted(carrier: &Carrier, name: &mut Option<Box<str>>) -> Option<FiberRef> {
+    carrier.with_local(|local| {
+        if !local.stacks.promise() {
+            return None;
+        }
+        let Ok(fiber) = local.headers.header() else {
+            local.stacks.keep_promise();
+            return None;
+        };
+        fiber.begin(Kind::Fiber, local.headers.number(), name.take(), 2);
+        Some(fiber)
+    })
+}
+
+/// Leaves what a fiber that has no stack yet will do.
+///
+/// # Safety
+/// The fiber is new and known to the caller alone.
+#[inline(always)]
+unsafe fn leave_closure<F, T>(fiber: FiberRef, f: F)
+where
+    F: FnOnce() -> T,
+{
+    // The caller must not park, and perhaps leave its carrier, to which the fiber goes.
+    without_parking(|| {
+        fiber.prepare_standard();
+        // SAFETY: this function demands the same.
+        unsafe {
+            if unstarted::fits::<F>() {
+                life::place_later(fiber, f);
+            } else {
+                let f = Box::new(f);
+                life::place_later(fiber, move || (*f)());
+            }
+        }
+    });
 }
 
 /// Takes a header and a stack from the process's pools.

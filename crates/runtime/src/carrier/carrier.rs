@@ -8,6 +8,7 @@
 
 use std::cell::{Cell, UnsafeCell};
 use std::fmt;
+use std::io;
 use std::ptr;
 use std::sync::Weak;
 
@@ -33,6 +34,7 @@ use crate::fiber::furnish::{self, Furnished};
 use crate::fiber::header::{FiberRef, Kind};
 use crate::fiber::names;
 use crate::fiber::registry::{self, Remains};
+use crate::fiber::unstarted;
 use crate::fiber::virtual_time::VirtualTime;
 use crate::protocol::episode::Ticket;
 use crate::protocol::injector::Injector;
@@ -134,6 +136,8 @@ pub(crate) struct Carrier {
     pub(crate) sees_to_timers: Cell<bool>,
     /// The last call for stacks that it has heard: see `calls`.
     pub(crate) calls_heard: AtomicU64,
+    /// A fiber that could not be entered, for it has yet to start and no stack was at hand.
+    pub(crate) unfurnished: Cell<Option<FiberRef>>,
     /// The state of its random numbers.
     pub(crate) random: Cell<u64>,
 
@@ -265,18 +269,29 @@ pub(crate) fn assign(fiber: FiberRef, carrier: &Carrier) {
     fiber.carrier.set(ptr::from_ref(carrier).cast());
 }
 
-/// [`assign`] right before a fiber that may have run on another carrier is entered.
+/// [`assign`] right before a fiber that may have run on another carrier is entered. False if it has yet to start, and
+/// no stack is at hand: then [`Carrier::furnish`] finds one.
 #[inline(always)]
-pub(crate) fn assign_to_enter(fiber: FiberRef, carrier: &Carrier) {
-    if !ptr::eq(fiber.carrier.get(), ptr::from_ref(carrier).cast()) {
-        take_over(fiber, carrier);
-    }
+pub(crate) fn assign_to_enter(fiber: FiberRef, carrier: &Carrier) -> bool {
+    ptr::eq(fiber.carrier.get(), ptr::from_ref(carrier).cast()) || take_over(fiber, carrier)
 }
 
-/// `carrier` takes over a fiber that another one ran, or was to start.
-#[cold]
+/// `carrier` takes over a fiber that another one ran or was to start, or that has yet to start.
 #[inline(never)]
-fn take_over(fiber: FiberRef, carrier: &Carrier) {
+fn take_over(fiber: FiberRef, carrier: &Carrier) -> bool {
+    if unstarted::is_unstarted(fiber) {
+        let idle = carrier.with_local(|local| local.stacks.take_promised_idle());
+        return idle.is_some_and(|stack| {
+            carrier.start(fiber, stack);
+            true
+        });
+    }
+    take_over_started(fiber, carrier);
+    true
+}
+
+#[cold]
+fn take_over_started(fiber: FiberRef, carrier: &Carrier) {
     assign(fiber, carrier);
     // SAFETY: the caller is on the carrier, which is about to enter the suspended fiber.
     unsafe { carrier.lend_malloc(fiber) };
@@ -351,6 +366,7 @@ impl Carrier {
             local_in_use: Cell::new(false),
             sees_to_timers: Cell::new(false),
             calls_heard: AtomicU64::new(0),
+            unfurnished: Cell::new(None),
             random,
             index,
             thread: AtomicI32::new(0),
@@ -397,6 +413,23 @@ impl Carrier {
             self.local_in_use.set(false);
             result
         })
+    }
+
+    /// Gives a fiber that starts here its stack.
+    fn start(&self, fiber: FiberRef, stack: Furnished) {
+        // SAFETY: it has yet to start, and the caller has taken it out of its queue to enter it here.
+        unsafe { unstarted::start(fiber, stack) };
+        assign(fiber, self);
+    }
+
+    /// Finds a stack for a fiber that starts here, in the carrier's own context: where an allocator may be called.
+    ///
+    /// # Errors
+    /// When there is no memory for it, though it was promised.
+    pub(crate) fn furnish(&self, fiber: FiberRef) -> io::Result<()> {
+        let stack = self.with_local(|local| local.stacks.take_promised())?;
+        self.start(fiber, stack);
+        Ok(())
     }
 
     /// [`recycle`] for the fiber that has just left its stack here. The calling fiber may be within the

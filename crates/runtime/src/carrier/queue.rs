@@ -23,9 +23,10 @@ use std::ptr::NonNull;
 
 #[cfg(not(loom))]
 use crate::carrier::policy::UNDER_WAY;
-use crate::carrier::policy::{AHEAD, CAPACITY, LIFO_RUNS, Place};
+use crate::carrier::policy::{AHEAD, CAPACITY, LIFO_RUNS, Place, STARTED, STARTS, TURNS};
 use crate::fiber::current::prefetch_stack;
 use crate::fiber::header::FiberRef;
+use crate::fiber::unstarted::is_unstarted;
 use crate::protocol::bias::Bias;
 use crate::protocol::parcel::{Answer, Parcel, ROOM};
 use crate::protocol::ring::Ring;
@@ -48,6 +49,10 @@ struct Inner {
     lifo: Option<FiberRef>,
     lifo_runs: u32,
     ring: Ring<FiberRef>,
+    /// Those that have yet to start.
+    unstarted: Ring<FiberRef>,
+    /// How many of these have started in a row; or, negative, how many turns others have had since.
+    starts: i32,
 }
 
 // SAFETY: `inner` is accessed only by the thread that has the bias.
@@ -59,7 +64,13 @@ impl Queue {
             bias: Bias::new(),
             parcel: Parcel::new(),
             len: AtomicUsize::new(0),
-            inner: UnsafeCell::new(Inner { lifo: None, lifo_runs: 0, ring: Ring::new(CAPACITY) }),
+            inner: UnsafeCell::new(Inner {
+                lifo: None,
+                lifo_runs: 0,
+                ring: Ring::new(CAPACITY),
+                unstarted: Ring::new(CAPACITY),
+                starts: 0,
+            }),
         }
     }
 
@@ -179,10 +190,10 @@ impl Queue {
             other.inner.with_mut(|inner| {
                 // SAFETY: the bias keeps the owner and other thieves out.
                 let inner = unsafe { &mut *inner };
-                let half = inner.ring.len().div_ceil(2).min(ROOM);
-                let first = if half == 0 { inner.lifo.take() } else { inner.ring.pop() };
+                let half = (inner.ring.len() + inner.unstarted.len()).div_ceil(2).min(ROOM);
+                let first = if half == 0 { inner.lifo.take() } else { inner.pop_coldest() };
                 for place in loot.iter_mut().take(half.saturating_sub(1)) {
-                    *place = inner.ring.pop();
+                    *place = inner.pop_coldest();
                 }
                 other.len.store(inner.len(), Ordering::Relaxed);
                 first
@@ -218,15 +229,15 @@ impl Locked<'_> {
     }
 
     /// Answers another carrier that asks for fibers: half of those queued and of `beside`, which the owner has to
-    /// run besides. They come from the front of the ring, where those are that have waited the longest. Never the
-    /// only one, which would run here next.
+    /// run besides. Those that have yet to start come first, for nothing of theirs is in this carrier's cache; then
+    /// those that have waited the longest. Never the only one, which would run here next.
     ///
     /// Where the owner's fiber yields and is left alone, [that one gets under way](get_under_way) meanwhile.
     #[cold]
     fn answer(&mut self, letter: NonNull<Parcel<FiberRef>>, beside: usize) {
         let alone = self.with(|inner| {
             let half = (inner.len() + beside) / 2;
-            let fibers = std::iter::from_fn(|| inner.ring.pop()).take(half);
+            let fibers = std::iter::from_fn(|| inner.pop_coldest()).take(half);
             // SAFETY: the asking carrier waits, so its parcel is there; it was taken out of the letter
             // box just now, by the owner alone.
             unsafe { letter.as_ref().fill(fibers) };
@@ -240,6 +251,7 @@ impl Locked<'_> {
     #[inline(always)]
     pub(crate) fn push(&mut self, fiber: FiberRef, place: Place) {
         self.with(|inner| match place {
+            Place::Last if is_unstarted(fiber) => inner.unstarted.push(fiber),
             Place::Last => inner.ring.push(fiber),
             Place::Next => {
                 if let Some(former) = inner.lifo.replace(fiber) {
@@ -257,6 +269,9 @@ impl Locked<'_> {
                 return inner.pop_with_slot();
             }
             inner.lifo_runs = 0;
+            if inner.starts_one() {
+                return inner.unstarted.pop();
+            }
             let next = inner.ring.pop();
             inner.prefetch();
             next
@@ -268,6 +283,9 @@ impl Locked<'_> {
         self.with(|inner| {
             // Where the order is drawn, the slot has no precedence.
             if let Some(fiber) = inner.lifo.take() {
+                inner.ring.push(fiber);
+            }
+            while let Some(fiber) = inner.unstarted.pop() {
                 inner.ring.push(fiber);
             }
             let len = inner.ring.len();
@@ -290,6 +308,10 @@ impl Locked<'_> {
                 return next;
             }
             inner.lifo_runs = 0;
+            if inner.starts_one() {
+                inner.ring.push(fiber);
+                return inner.unstarted.pop();
+            }
             let next = inner.ring.rotate(fiber);
             inner.prefetch();
             next
@@ -321,15 +343,43 @@ fn get_under_way() {
 impl Inner {
     #[inline(always)]
     fn len(&self) -> usize {
-        self.ring.len() + usize::from(self.lifo.is_some())
+        self.ring.len() + self.unstarted.len() + usize::from(self.lifo.is_some())
+    }
+
+    /// Takes one for another carrier.
+    fn pop_coldest(&mut self) -> Option<FiberRef> {
+        self.unstarted.pop().or_else(|| self.ring.pop())
+    }
+
+    /// Whether a fiber is to start, rather than one of the ring to go on. Then `unstarted` has one.
+    #[inline(always)]
+    fn starts_one(&mut self) -> bool {
+        self.unstarted.len() != 0 && self.chooses_start()
+    }
+
+    fn chooses_start(&mut self) -> bool {
+        if let Some(soon) = self.unstarted.get(2 * AHEAD) {
+            soon.prefetch_header();
+        }
+        let started = self.ring.len();
+        let start = match started < STARTED {
+            true => started == 0 || self.starts < STARTS,
+            false => self.starts <= -TURNS,
+        };
+        self.starts = if start { self.starts.max(0) + 1 } else { self.starts.min(0) - 1 };
+        start
     }
 
     fn pop_with_slot(&mut self) -> Option<FiberRef> {
         self.lifo_runs += 1;
         if self.lifo_runs > LIFO_RUNS {
             self.lifo_runs = 0;
-            if let Some(fiber) = self.ring.pop() {
-                return Some(fiber);
+            let other = match self.starts_one() {
+                true => self.unstarted.pop(),
+                false => self.ring.pop(),
+            };
+            if other.is_some() {
+                return other;
             }
         }
         self.lifo.take()

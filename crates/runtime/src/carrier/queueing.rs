@@ -76,6 +76,71 @@ fn one_just_woken_goes_first_but_not_for_ever() {
     assert!(queue.is_empty());
 }
 
+/// While many that have started are ready, others wait for their start; but none waits for ever.
+#[test]
+#[cfg(not(feature = "rejected-deque"))]
+fn few_have_started_at_once() {
+    use crate::carrier::policy::{STARTED, STARTS, TURNS};
+    use crate::fiber::unstarted;
+
+    let queue = Queue::new();
+    let unstarted = fibers(500);
+    unstarted.iter().for_each(|fiber| unstarted::mark_unstarted(*fiber));
+    unstarted.iter().for_each(|fiber| push(&queue, *fiber, Place::Last));
+    // Each yields twice.
+    let (mut begun, mut ended, mut most) = (VecDeque::new(), 0, 0);
+    let turns: std::collections::HashMap<_, _> =
+        unstarted.iter().map(|fiber| (fiber.as_ptr(), AtomicUsize::new(0))).collect();
+    while let Some(fiber) = pop(&queue) {
+        match turns[&fiber.as_ptr()].fetch_add(1, Ordering::Relaxed) {
+            0 => {
+                begun.push_back(fiber);
+                unstarted::mark_started(fiber);
+                push(&queue, fiber, Place::Last);
+            }
+            1 => push(&queue, fiber, Place::Last),
+            _ => {
+                begun.retain(|one| *one != fiber);
+                ended += 1;
+            }
+        }
+        most = most.max(begun.len());
+    }
+    assert_eq!((ended, queue.len()), (unstarted.len(), 0));
+    assert!((STARTED..2 * STARTED).contains(&most), "{most}");
+
+    // Many that have started and yield for ever, and one that has not.
+    let started = fibers(STARTED + 1);
+    started.iter().for_each(|fiber| push(&queue, *fiber, Place::Last));
+    unstarted::mark_unstarted(unstarted[0]);
+    push(&queue, unstarted[0], Place::Last);
+    let mut waited = 0;
+    loop {
+        let next = pop(&queue).expect("they are queued");
+        if next == unstarted[0] {
+            break;
+        }
+        waited += 1;
+        push(&queue, next, Place::Last);
+    }
+    assert!(waited <= TURNS, "{waited}");
+    while pop(&queue).is_some() {}
+
+    // One that has started, and others without end that have not.
+    push(&queue, started[0], Place::Last);
+    let mut waited = 0;
+    for next in unstarted.iter().cycle() {
+        unstarted::mark_unstarted(*next);
+        push(&queue, *next, Place::Last);
+        push(&queue, *next, Place::Last);
+        if pop(&queue) == Some(started[0]) {
+            break;
+        }
+        waited += 1;
+    }
+    assert!(waited <= STARTS, "{waited}");
+}
+
 /// Each fiber that the owner queues comes to one party, whether asked for or taken.
 #[test]
 fn none_is_lost_or_doubled_between_carriers() {

@@ -1,11 +1,14 @@
 //! What a carrier does in its own context: it fires timers, completes operations, takes fibers that other
 //! threads have submitted, steals, and sleeps.
 
+use std::io;
 use std::mem;
 use std::ptr;
 
 use carefree_context::arch::ThreadContext;
 use carefree_context::{overflow, tls};
+use carefree_ground::nap;
+use carefree_ground::text::Text;
 use carefree_reactor::clock::NEVER;
 
 use crate::carrier::calls;
@@ -13,7 +16,7 @@ use crate::carrier::carrier::{CARRIER, Carrier, assign_to_enter, count};
 use crate::carrier::lookout;
 use crate::carrier::meter;
 use crate::carrier::policy::{
-    DOZE, INJECTED, INTERRUPTED, LATE, REFRESH, ROUND, STAGGER, SUBMITTED, UNANSWERED,
+    DOZE, INJECTED, INTERRUPTED, LATE, POSTPONED, REFRESH, ROUND, STAGGER, SUBMITTED, UNANSWERED,
     UNANSWERED_SLOW,
 };
 use crate::carrier::wake::wake_timed_out;
@@ -22,7 +25,7 @@ use crate::fiber::furnish;
 use crate::fiber::header::FiberRef;
 use crate::protocol::injector::Injector;
 use crate::protocol::parcel::Answer;
-use crate::protocol::sync::{Ordering, clock, give_way, pause};
+use crate::protocol::sync::{AtomicBool, Ordering, clock, give_way, pause};
 
 /// For how many waits whose deadlines have passed a carrier keeps memory.
 const DUE: usize = 1024;
@@ -68,9 +71,13 @@ impl Carrier {
                 false => self.find_here().or_else(|| self.search()),
                 true => self.withdraw(),
             };
-            match found {
-                Some(fiber) => self.enter(fiber),
-                None => break,
+            let Some(mut fiber) = found else { break };
+            loop {
+                self.enter(fiber);
+                match self.unfurnished.take() {
+                    Some(next) => fiber = next,
+                    None => break,
+                }
             }
         }
         self.leave();
@@ -78,7 +85,11 @@ impl Carrier {
 
     /// Runs fibers, this one first, until one of them comes back here.
     fn enter(&self, fiber: FiberRef) {
-        assign_to_enter(fiber, self);
+        if !assign_to_enter(fiber, self) {
+            if let Err(refusal) = self.furnish(fiber) {
+                return self.postpone(fiber, &refusal);
+            }
+        }
         let measured = if self.runtime().sleepers.active() == 1 {
             None
         } else {
@@ -108,6 +119,20 @@ impl Carrier {
         if self.own_tls && self.has_backlog() {
             self.announce();
         }
+    }
+
+    /// Lets a fiber that cannot start wait until other fibers have ended, and says so once.
+    #[cold]
+    fn postpone(&self, fiber: FiberRef, refusal: &io::Error) {
+        static SAID: AtomicBool = AtomicBool::new(false);
+        if !SAID.swap(true, Ordering::Relaxed) {
+            let text = Text::of(format_args!("carefree: a fiber cannot start yet: {refusal}\n"));
+            let _ = text.write_to(libc::STDERR_FILENO);
+        }
+        furnish::strip_idle();
+        // SAFETY: this is the carrier's thread, in its own context, where the queue is not locked.
+        unsafe { self.queue.push(fiber, SUBMITTED) };
+        nap::sleep(POSTPONED);
     }
 
     /// Takes a fiber from this carrier's own queues or from what was submitted to all carriers.

@@ -104,9 +104,11 @@ impl Carrier {
     #[inline(always)]
     unsafe fn go(&self, me: FiberRef, to: Option<FiberRef>) {
         let to = match to {
-            Some(fiber) => {
-                assign_to_enter(fiber, self);
-                fiber.context.get().cast_const()
+            Some(fiber) if assign_to_enter(fiber, self) => fiber.context.get().cast_const(),
+            Some(unfurnished) => {
+                // This may be within the program's allocator, so the carrier's own context finds a stack.
+                self.unfurnished.set(Some(unfurnished));
+                self.native.get().cast_const()
             }
             None => self.native.get().cast_const(),
         };

@@ -32,7 +32,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use carefree_context::arch;
-use carefree_context::stack::{Stack, StackPool, StackSize, default_idle_bytes};
+use carefree_context::stack::{GuardMode, Stack, StackPool, StackSize, default_idle_bytes};
 use carefree_context::tls::{self, Block};
 use carefree_ground::lock::Lock;
 use carefree_ground::mapped::Mapped;
@@ -46,6 +46,9 @@ const LOCAL: usize = 512;
 pub(crate) const CLOSURE_MAX: usize = 1024;
 /// How many move between a carrier and the pool at once.
 const BATCH: usize = 64;
+/// How many are furnished at once for fibers that start: what is written to a stack long before its fiber runs would
+/// have left the cache by then.
+const AHEAD: usize = 8;
 
 /// The record of a stack and its thread-local storage. It lies on that stack.
 pub(crate) struct FiberStack {
@@ -307,6 +310,8 @@ static SURPLUS: AtomicBool = AtomicBool::new(false);
 pub(crate) unsafe fn renew() {
     // SAFETY: there is one thread, and it does not have the lock.
     unsafe { POOL.renew(Pool::EMPTY) };
+    // The carriers and fibers that had promises are not there.
+    StackPool::global().forget_promises();
 }
 
 /// The most furnished stacks of one size that the pool keeps; more are stripped.
@@ -328,6 +333,8 @@ pub(crate) struct Local {
     idle: Vec<Furnished>,
     /// Stacks that are not furnished yet.
     bare: Vec<Stack>,
+    /// How many stacks are promised to this carrier, and not yet to a fiber.
+    promises: usize,
 }
 
 impl Local {
@@ -347,19 +354,114 @@ impl Local {
         if size != size::default() {
             return self.take_other(size, refused);
         }
-        match self.idle.pop() {
-            Some(stack) => {
-                // Where many fibers have ended, the next stacks are not in the cache any more.
-                if let Some(soon) = self.idle.last() {
-                    soon.prefetch_far();
-                }
-                if let Some(later) = self.idle.len().checked_sub(2).and_then(|i| self.idle.get(i)) {
-                    later.prefetch();
-                }
-                Ok(stack.reset())
-            }
+        match self.take_idle() {
+            Some(stack) => Ok(stack),
             None => self.take_bare(refused),
         }
+    }
+
+    #[inline(always)]
+    fn take_idle(&mut self) -> Option<Furnished> {
+        let stack = self.idle.pop()?;
+        // Where many fibers have ended, the next stacks are not in the cache any more.
+        if let Some(soon) = self.idle.last() {
+            soon.prefetch_far();
+        }
+        if let Some(later) = self.idle.len().checked_sub(2).and_then(|i| self.idle.get(i)) {
+            later.prefetch();
+        }
+        Some(stack.reset())
+    }
+
+    /// Promises a fiber a stack of the default size, if that can be done; see
+    /// [`unstarted`](crate::fiber::unstarted).
+    #[inline]
+    pub(crate) fn promise(&mut self) -> bool {
+        if self.promises == 0 && !self.have_promised() {
+            return false;
+        }
+        self.promises -= 1;
+        true
+    }
+
+    /// Has the pool of bare stacks promise some more.
+    #[cold]
+    fn have_promised(&mut self) -> bool {
+        let pool = StackPool::global();
+        // Guards made by mprotect may be refused, for they take mappings.
+        let promised =
+            pool.guard_mode() == GuardMode::Madvise && pool.promise(size::default(), BATCH).is_ok();
+        if promised {
+            self.promises = BATCH;
+        }
+        promised
+    }
+
+    /// Takes back the promise of a fiber that has not started, or has got a stack without it.
+    #[inline]
+    pub(crate) fn keep_promise(&mut self) {
+        self.promises += 1;
+        if self.promises > 4 * BATCH {
+            self.give_promises_back(2 * BATCH);
+        }
+    }
+
+    #[cold]
+    fn give_promises_back(&mut self, count: usize) {
+        self.promises -= count;
+        StackPool::global().unpromise(size::default(), count);
+    }
+
+    /// Takes the stack that was promised to a fiber, if one is at hand. Calls no allocator.
+    #[inline]
+    pub(crate) fn take_promised_idle(&mut self) -> Option<Furnished> {
+        let stack = self.take_idle()?;
+        self.keep_promise();
+        Some(stack)
+    }
+
+    /// Takes the stack that was promised to a fiber.
+    ///
+    /// # Errors
+    /// When there is no memory for its guard or its bookkeeping. The fiber still has the promise.
+    pub(crate) fn take_promised(&mut self) -> io::Result<Furnished> {
+        if self.idle.is_empty() {
+            self.take_from_pool();
+        }
+        if let Some(stack) = self.take_promised_idle() {
+            return Ok(stack);
+        }
+        // Those of the carrier, and that of the fiber.
+        self.promises += 1;
+        let stack = self.take_promised_bare();
+        if stack.is_err() {
+            self.return_promise();
+        }
+        stack
+    }
+
+    /// Furnishes some stacks, for which promises of this carrier are used up, and takes one.
+    fn take_promised_bare(&mut self) -> io::Result<Furnished> {
+        if self.bare.is_empty() {
+            let wanted = self.promises.min(BATCH);
+            StackPool::global().acquire_promised(size::default(), wanted, &mut self.bare)?;
+            self.promises -= self.bare.len();
+        }
+        // (At least one is there.)
+        for stack in self.bare.drain(self.bare.len().saturating_sub(AHEAD)..).rev() {
+            self.idle.push(Furnished::new(stack)?);
+        }
+        Ok(self.idle.pop().expect("one was just furnished"))
+    }
+
+    /// Gives a fiber its promise back: one that is left, or another.
+    #[cold]
+    fn return_promise(&mut self) {
+        if self.promises == 0 && !self.have_promised() {
+            // There was no memory for some words of bookkeeping, and none to try again later.
+            std::alloc::handle_alloc_error(std::alloc::Layout::new::<FiberStack>());
+        }
+        self.promises -= 1;
     }
 
     #[cold]
@@ -380,14 +482,17 @@ impl Local {
         })
     }
 
-    fn refill(&mut self, refused: Refused) -> io::Result<Furnished> {
+    /// Takes furnished stacks from the process's pool.
+    fn take_from_pool(&mut self) {
         self.make_room();
-        {
-            let pooled = &mut POOL.lock().idle[size::default().class()];
-            let rest = pooled.len().saturating_sub(BATCH);
-            self.idle.extend(pooled[rest..].iter().map(|stack| Furnished(*stack)));
-            pooled.truncate(rest);
-        }
+        let pooled = &mut POOL.lock().idle[size::default().class()];
+        let rest = pooled.len().saturating_sub(BATCH);
+        self.idle.extend(pooled[rest..].iter().map(|stack| Furnished(*stack)));
+        pooled.truncate(rest);
+    }
+
+    fn refill(&mut self, refused: Refused) -> io::Result<Furnished> {
+        self.take_from_pool();
         if let Some(stack) = self.idle.pop() {
             return Ok(stack.reset());
         }
@@ -424,6 +529,9 @@ impl Local {
     pub(crate) fn clear(&mut self) {
         put_many(size::default(), self.idle.drain(..));
         StackPool::global().release_many(&mut self.bare);
+        if self.promises > 0 {
+            self.give_promises_back(self.promises);
+        }
     }
 }
 

@@ -20,5 +20,6 @@ pub(crate) mod sequences;
 pub(crate) mod size;
 #[cfg(not(loom))]
 pub mod standard;
+pub(crate) mod unstarted;
 #[cfg(not(loom))]
 pub(crate) mod virtual_time;

@@ -13,9 +13,12 @@ use std::cell::UnsafeCell;
 use std::mem;
 use std::os::unix::thread::{JoinHandleExt, RawPthread};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use carefree_ground::lock::Lock;
+use carefree_ground::nap;
 
+use crate::carrier::switch;
 use crate::fiber::bed;
 use crate::fiber::current;
 use crate::fiber::furnish;
@@ -32,6 +35,9 @@ struct Control(UnsafeCell<[u8; 4096]>);
 
 // SAFETY: nothing here accesses the bytes; libc does, as it does with any thread's.
 unsafe impl Sync for Control {}
+
+/// For how long a thread lets a fiber start before it looks again.
+const UNSTARTED: Duration = Duration::from_micros(20);
 
 /// What the `pthread_t` of fibers without one points to.
 static GONE: Control = Control(UnsafeCell::new([0; 4096]));
@@ -52,7 +58,18 @@ fn gone() -> usize {
 
 /// The `pthread_t` of a fiber to which the caller has a counted reference. It is good as long as that.
 fn pin(fiber: FiberRef) -> usize {
-    match pin::pin(fiber) {
+    let pinned = pin::pin(fiber).map(|mut stack| {
+        // One that has yet to start gets its stack then, which is soon.
+        while stack.is_null() {
+            match current::on_fiber() {
+                true => switch::yield_now(),
+                false => nap::sleep(UNSTARTED),
+            }
+            stack = fiber.stack.load(Ordering::Acquire);
+        }
+        stack
+    });
+    match pinned {
         // SAFETY: the stack is pinned, so it stays the fiber's while the caller has its reference.
         Some(stack) => unsafe { furnish::pthread_of(stack) }.unwrap_or(gone()),
         None => gone(),

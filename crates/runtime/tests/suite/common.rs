@@ -1,5 +1,6 @@
 //! Helpers of the tests.
 
+use std::hint::black_box;
 use std::panic;
 use std::sync::Once;
 use std::time::{Duration, Instant};
@@ -81,4 +82,22 @@ impl Random {
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
+}
+
+/// Limits the process to `room` bytes of mappings beyond those that it has.
+pub(crate) fn limit_address_space(room: usize) {
+    // The heap grows beforehand and keeps what it has, because not only stacks need room.
+    // SAFETY: calls with numbers.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 32 << 20);
+    }
+    drop(black_box((0..8).map(|_| vec![1u8; 8 << 20]).collect::<Vec<_>>()));
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let mapped = statm.split(' ').next().unwrap().parse::<u64>().unwrap() * 4096;
+    let limit = mapped + room as u64;
+    let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
+    // SAFETY: a whole structure.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use carefree_runtime::{Builder, JoinHandle, park, run, spawn};
 
-use crate::common::{in_a_process, in_forced_mode, is_child, text, until};
+use crate::common::{in_a_process, in_forced_mode, is_child, limit_address_space, text, until};
 
 /// Resident memory in bytes.
 fn resident() -> usize {
@@ -110,24 +110,6 @@ fn handles_can_be_kept_and_joined_later() {
     let handles: Vec<JoinHandle<usize>> = (0..fibers).map(|n| spawn(move || n)).collect();
     let sum: usize = handles.into_iter().map(|handle| handle.join().unwrap()).sum();
     assert_eq!(sum, fibers * (fibers - 1) / 2);
-}
-
-/// Limits the process to `room` bytes of mappings beyond those that it has.
-fn limit_address_space(room: usize) {
-    // The heap grows beforehand and keeps what it has, because not only stacks need room.
-    // SAFETY: calls with numbers.
-    #[cfg(target_env = "gnu")]
-    unsafe {
-        libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);
-        libc::mallopt(libc::M_MMAP_THRESHOLD, 32 << 20);
-    }
-    drop(black_box((0..8).map(|_| vec![1u8; 8 << 20]).collect::<Vec<_>>()));
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let mapped = statm.split(' ').next().unwrap().parse::<u64>().unwrap() * 4096;
-    let limit = mapped + room as u64;
-    let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
-    // SAFETY: a whole structure.
-    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
 }
 
 /// Spawns fibers that park, until there is no memory for another stack and the error says why.

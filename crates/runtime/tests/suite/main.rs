@@ -22,6 +22,7 @@ mod runtimes;
 mod scopes;
 mod semaphores;
 mod sizes;
+mod starting;
 mod stress;
 mod thread_like;
 mod threads;
