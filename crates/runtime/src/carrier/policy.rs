@@ -119,14 +119,14 @@ pub(crate) const INTERRUPTED: u64 = 2_000;
 /// Nanoseconds in which a carrier that has got fibers from another runs the first of them.
 #[cfg(not(any(loom, feature = "rejected-deque")))]
 pub(crate) const UNDER_WAY: u64 = 3_000;
-/// Fibers that have started and are ready on a carrier before others have to wait for their start: so many are in the
-/// nearest cache with all that they need, and have few stacks.
+/// Of the ready fibers of a carrier, so many have started, and others wait for their start: these are in the nearest
+/// cache with all that they need, and have few stacks.
+#[cfg(not(feature = "rejected-deque"))]
 pub(crate) const STARTED: usize = 32;
-/// Where so many have started, one more starts after so many turns of theirs. (Those that yield a few times only
-/// end before that.)
-pub(crate) const TURNS: i32 = 8;
-/// So many start in a row, and then one of those that have started has a turn.
-pub(crate) const STARTS: i32 = 32;
+/// If each of them has had so many turns, and none has ended or waits, twice as many start. (In order, so that
+/// neighbours run one after the other, which processors foresee.)
+#[cfg(not(feature = "rejected-deque"))]
+pub(crate) const TURNS: usize = 4;
 /// For how long a carrier lets a fiber wait for which there is no stack.
 #[cfg(not(loom))]
 pub(crate) const POSTPONED: Duration = Duration::from_millis(1);

@@ -23,7 +23,7 @@ use std::ptr::NonNull;
 
 #[cfg(not(loom))]
 use crate::carrier::policy::UNDER_WAY;
-use crate::carrier::policy::{AHEAD, CAPACITY, LIFO_RUNS, Place, STARTED, STARTS, TURNS};
+use crate::carrier::policy::{AHEAD, CAPACITY, LIFO_RUNS, Place, STARTED, TURNS};
 use crate::fiber::current::prefetch_stack;
 use crate::fiber::header::FiberRef;
 use crate::fiber::unstarted::is_unstarted;
@@ -51,8 +51,12 @@ struct Inner {
     ring: Ring<FiberRef>,
     /// Those that have yet to start.
     unstarted: Ring<FiberRef>,
-    /// How many of these have started in a row; or, negative, how many turns others have had since.
-    starts: i32,
+    /// How many are let start before others have to wait for it.
+    window: usize,
+    /// How many have started in a row.
+    starts: usize,
+    /// How many turns others have had since.
+    turns: usize,
 }
 
 // SAFETY: `inner` is accessed only by the thread that has the bias.
@@ -69,7 +73,9 @@ impl Queue {
                 lifo_runs: 0,
                 ring: Ring::new(CAPACITY),
                 unstarted: Ring::new(CAPACITY),
+                window: STARTED,
                 starts: 0,
+                turns: 0,
             }),
         }
     }
@@ -265,13 +271,10 @@ impl Locked<'_> {
     #[inline(always)]
     pub(crate) fn pop(&mut self) -> Option<FiberRef> {
         self.with(|inner| {
-            if inner.lifo.is_some() {
-                return inner.pop_with_slot();
+            if !inner.has_ring_only() {
+                return inner.pop_chosen();
             }
             inner.lifo_runs = 0;
-            if inner.starts_one() {
-                return inner.unstarted.pop();
-            }
             let next = inner.ring.pop();
             inner.prefetch();
             next
@@ -302,16 +305,12 @@ impl Locked<'_> {
         self.queue.inner.with_mut(|inner| {
             // SAFETY: as in `with`. (`len` need not be written: one comes and one goes, or none.)
             let inner = unsafe { &mut *inner };
-            if inner.lifo.is_some() {
-                let next = inner.pop_with_slot();
+            if !inner.has_ring_only() {
+                let next = inner.pop_chosen();
                 inner.ring.push(fiber);
                 return next;
             }
             inner.lifo_runs = 0;
-            if inner.starts_one() {
-                inner.ring.push(fiber);
-                return inner.unstarted.pop();
-            }
             let next = inner.ring.rotate(fiber);
             inner.prefetch();
             next
@@ -351,38 +350,45 @@ impl Inner {
         self.unstarted.pop().or_else(|| self.ring.pop())
     }
 
-    /// Whether a fiber is to start, rather than one of the ring to go on. Then `unstarted` has one.
+    /// Whether neither is a fiber in the slot, nor one that has yet to start.
     #[inline(always)]
-    fn starts_one(&mut self) -> bool {
-        self.unstarted.len() != 0 && self.chooses_start()
+    fn has_ring_only(&self) -> bool {
+        self.lifo.is_none() & (self.unstarted.len() == 0)
     }
 
+    /// Whether a fiber is to start, rather than one of the ring to go on. Some have yet to start.
     fn chooses_start(&mut self) -> bool {
         if let Some(soon) = self.unstarted.get(2 * AHEAD) {
-            soon.prefetch_header();
+            soon.prefetch_to_start();
         }
         let started = self.ring.len();
-        let start = match started < STARTED {
-            true => started == 0 || self.starts < STARTS,
-            false => self.starts <= -TURNS,
-        };
-        self.starts = if start { self.starts.max(0) + 1 } else { self.starts.min(0) - 1 };
+        if started < self.window / 4 {
+            self.window = (self.window / 2).max(STARTED);
+        } else if started >= self.window && self.turns >= TURNS * self.window {
+            self.window *= 2;
+        }
+        // One of those that have started has a turn now and then, though others start all the time.
+        let start = started == 0 || started < self.window && self.starts < self.window;
+        match start {
+            true => (self.starts, self.turns) = (self.starts + 1, 0),
+            false => (self.starts, self.turns) = (0, self.turns + 1),
+        }
         start
     }
 
-    fn pop_with_slot(&mut self) -> Option<FiberRef> {
-        self.lifo_runs += 1;
-        if self.lifo_runs > LIFO_RUNS {
-            self.lifo_runs = 0;
-            let other = match self.starts_one() {
-                true => self.unstarted.pop(),
-                false => self.ring.pop(),
-            };
-            if other.is_some() {
-                return other;
-            }
+    /// Takes the next fiber to run, where not only the ring has some.
+    #[inline(never)]
+    fn pop_chosen(&mut self) -> Option<FiberRef> {
+        if self.lifo.is_some() && self.lifo_runs < LIFO_RUNS {
+            self.lifo_runs += 1;
+            return self.lifo.take();
         }
-        self.lifo.take()
+        self.lifo_runs = 0;
+        let other = match self.unstarted.len() != 0 && self.chooses_start() {
+            true => self.unstarted.pop(),
+            false => self.ring.pop(),
+        };
+        other.or_else(|| self.lifo.take())
     }
 
     /// Brings what the next switches will touch into the cache.

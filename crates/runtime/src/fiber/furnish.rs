@@ -364,10 +364,11 @@ impl Local {
     fn take_idle(&mut self) -> Option<Furnished> {
         let stack = self.idle.pop()?;
         // Where many fibers have ended, the next stacks are not in the cache any more.
-        if let Some(soon) = self.idle.last() {
+        let ahead = |places| self.idle.len().checked_sub(places).and_then(|i| self.idle.get(i));
+        if let Some(soon) = ahead(2) {
             soon.prefetch_far();
         }
-        if let Some(later) = self.idle.len().checked_sub(2).and_then(|i| self.idle.get(i)) {
+        if let Some(later) = ahead(4) {
             later.prefetch();
         }
         Some(stack.reset())
@@ -448,7 +449,7 @@ impl Local {
             self.promises -= self.bare.len();
         }
         // (At least one is there.)
-        for stack in self.bare.drain(self.bare.len().saturating_sub(AHEAD)..).rev() {
+        for stack in self.bare.drain(self.bare.len().saturating_sub(AHEAD)..) {
             self.idle.push(Furnished::new(stack)?);
         }
         Ok(self.idle.pop().expect("one was just furnished"))

@@ -192,6 +192,14 @@ impl FiberRef {
         arch::prefetch(self.as_ptr());
     }
 
+    /// Fetches what the start of the fiber accesses of the header into the cache.
+    #[cfg_attr(feature = "rejected-deque", expect(dead_code, reason = "it starts all in order"))]
+    #[inline(always)]
+    pub(crate) fn prefetch_to_start(self) {
+        arch::prefetch(self.as_ptr());
+        arch::prefetch(self.as_ptr().wrapping_add(64));
+    }
+
     /// Gives back one counted reference; whether it was the last. If so, what was done under the others
     /// happens before this returns.
     #[inline]

@@ -32,13 +32,13 @@ fn mark() -> *const Opaque {
 }
 
 /// Makes `fiber` one that has yet to start, for tests of queues.
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(loom), not(feature = "rejected-deque")))]
 pub(crate) fn mark_unstarted(fiber: FiberRef) {
     fiber.carrier.set(mark());
 }
 
 /// Undoes [`mark_unstarted`].
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(loom), not(feature = "rejected-deque")))]
 pub(crate) fn mark_started(fiber: FiberRef) {
     fiber.carrier.set(ptr::null());
 }
