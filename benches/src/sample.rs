@@ -76,6 +76,17 @@ pub(crate) fn sleepers(peer: &Peer, scale: Scale) -> Option<io::Result<Vec<f64>>
     Some(Ok([passed, used].map(|time| time.as_nanos() as f64 / 1e6).to_vec()))
 }
 
+/// The processor time of each of a crowd that is alive at once, from its start to its end.
+pub(crate) fn cold_sleepers(peer: &Peer, scale: Scale) -> Option<io::Result<Vec<f64>>> {
+    let run = peer.sleepers?;
+    let units = scale.sleepers();
+    let cpu = machine::cpu_time();
+    let slept = run(units, Duration::from_millis(100));
+    let used = machine::cpu_time() - cpu;
+    assert_eq!(slept, units, "{}: some slept too short", peer.name);
+    Some(Ok(vec![used.as_nanos() as f64 / units as f64]))
+}
+
 /// Memory in bytes grown while `units` wait, by [parts](Memory::parts), and the time until they all did.
 /// `prepare` makes what a number of units needs, which does not count, and `run` has them wait.
 fn grown<N>(

@@ -198,6 +198,20 @@ pub const WORKLOADS: &[Workload] = &[
         sample: sample::sleepers,
     },
     Workload {
+        name: "cold-sleepers",
+        lines: &[Line {
+            name: "cold: each of 10,000 that sleep 100 ms, CPU",
+            unit: "ns",
+            target: Target::None,
+        }],
+        process: Process::Fresh,
+        environment: &[],
+        only: None,
+        rounds: 7,
+        flag: None,
+        sample: sample::cold_sleepers,
+    },
+    Workload {
         name: "parked",
         lines: &[
             Line { name: "parked unit, whole memory", unit: "KiB", target: Target::AtMost(4.7) },

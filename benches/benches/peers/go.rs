@@ -97,6 +97,9 @@ fn sample(workload: &str, scale: Scale) -> Option<io::Result<Vec<f64>>> {
         "throughput" => crowd_of("warm", 1_000, 100, 1e6),
         "sleepers" => ask(&["sleepers"], &[sleepers])
             .map(|taken| taken[..2].iter().map(|nanos| nanos / 1e6).collect()),
+        "cold-sleepers" => {
+            ask(&["sleepers", "cold"], &[sleepers]).map(|taken| vec![taken[1] / sleepers as f64])
+        }
         "parked" => memory(&["parked"], parked),
         "reading" => memory(&["reading"], READERS as u64).map(|parts| parts[..1].to_vec()),
         _ => return None,
