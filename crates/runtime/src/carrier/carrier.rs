@@ -415,10 +415,12 @@ impl Carrier {
         })
     }
 
-    /// Gives a fiber that starts here its stack.
+    /// Gives a fiber that starts here its stack, which was not reset. (This is called on the stack of the fiber that
+    /// is left, the frames of which should stay on one page: so what it calls is not deep.)
+    #[inline(always)]
     fn start(&self, fiber: FiberRef, stack: Furnished) {
         // SAFETY: it has yet to start, and the caller has taken it out of its queue to enter it here.
-        unsafe { unstarted::start(fiber, stack) };
+        unsafe { unstarted::start(fiber, stack.reset()) };
         assign(fiber, self);
     }
 

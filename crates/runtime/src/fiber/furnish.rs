@@ -178,7 +178,7 @@ impl Furnished {
 
     /// Makes a used stack ready for its next fiber.
     #[inline]
-    fn reset(mut self) -> Self {
+    pub(crate) fn reset(mut self) -> Self {
         self.get().stack.renew_below(self.0.as_ptr().cast());
         // SAFETY: owned by `self`, which is borrowed by nothing else; nothing runs on the stack.
         if let Some(block) = unsafe { &mut self.0.as_mut().block } {
@@ -355,11 +355,12 @@ impl Local {
             return self.take_other(size, refused);
         }
         match self.take_idle() {
-            Some(stack) => Ok(stack),
+            Some(stack) => Ok(stack.reset()),
             None => self.take_bare(refused),
         }
     }
 
+    /// Takes a stack that is to be [reset](Furnished::reset).
     #[inline(always)]
     fn take_idle(&mut self) -> Option<Furnished> {
         let stack = self.idle.pop()?;
@@ -371,7 +372,7 @@ impl Local {
         if let Some(later) = ahead(4) {
             later.prefetch();
         }
-        Some(stack.reset())
+        Some(stack)
     }
 
     /// Promises a fiber a stack of the default size, if that can be done; see
@@ -399,7 +400,7 @@ impl Local {
     }
 
     /// Takes back the promise of a fiber that has not started, or has got a stack without it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn keep_promise(&mut self) {
         self.promises += 1;
         if self.promises > 4 * BATCH {
@@ -408,20 +409,22 @@ impl Local {
     }
 
     #[cold]
+    #[inline(never)]
     fn give_promises_back(&mut self, count: usize) {
         self.promises -= count;
         StackPool::global().unpromise(size::default(), count);
     }
 
-    /// Takes the stack that was promised to a fiber, if one is at hand. Calls no allocator.
-    #[inline]
+    /// Takes the stack that was promised to a fiber, if one is at hand. It is to be [reset](Furnished::reset). Calls
+    /// no allocator.
+    #[inline(always)]
     pub(crate) fn take_promised_idle(&mut self) -> Option<Furnished> {
         let stack = self.take_idle()?;
         self.keep_promise();
         Some(stack)
     }
 
-    /// Takes the stack that was promised to a fiber.
+    /// Takes the stack that was promised to a fiber. It is to be [reset](Furnished::reset).
     ///
     /// # Errors
     /// When there is no memory for its guard or its bookkeeping. The fiber still has the promise.
