@@ -117,3 +117,26 @@ fn modes_are_explained() {
     assert!(!platform.tls_reason.is_empty() && !platform.guards_reason.is_empty());
     assert_eq!(platform.tls != TlsMode::Own, platform.tls_bytes == 0);
 }
+
+/// Over io_uring it would stand still: while one thread waits in a ring, valgrind runs no other.
+#[test(seconds = 120)]
+fn programs_under_valgrind_wait_by_epoll() {
+    if std::env::var_os("CAREFREE_TEST_RUNNER").is_some() {
+        return println!("skipped: valgrind does not run in an emulator");
+    }
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        return println!("skipped: valgrind is not installed");
+    }
+    let output = Command::new("valgrind")
+        .arg("-q")
+        .arg(std::env::current_exe().unwrap())
+        .args(["the_child", "--exact", "--nocapture"])
+        .env(CHILD, "1")
+        .env_remove("CAREFREE_REACTOR")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("reactor: Some(Epoll)"), "{said}");
+    assert!(said.contains("would stop all threads under valgrind"), "{said}");
+}

@@ -25,6 +25,13 @@
 //!
 //! *The list is in order*: an extent that begins is innermost. When it ends it is innermost again,
 //! because frames that were entered since are gone or belong to coroutines that are suspended.
+//!
+//! # Coroutines of other crates
+//!
+//! These are suspended without a word to this crate. The extents in their frames stay in the list, in
+//! force for the resumer, and end in an order of their own: while others have begun since, and even while
+//! a coroutine of this crate, in which they began, is suspended with them. So an extent knows which word
+//! points to it, and can leave the list wherever it is.
 
 use std::cell::Cell;
 use std::ptr;
@@ -40,6 +47,9 @@ pub(crate) type CoroutineId = *const ();
 #[repr(C)]
 pub struct Extent {
     outer: Cell<*const Extent>,
+    /// The word that points to this extent while it is in force: the [`Place`] that has the list, or the
+    /// `outer` of the next extent inwards.
+    inner: Cell<*const Place>,
     /// In a boundary: the coroutine that was resumed there; else null.
     resumed: Cell<CoroutineId>,
     /// Whether it may lie on the stack of a coroutine.
@@ -92,6 +102,7 @@ impl Extent {
     pub const fn new() -> Extent {
         Extent {
             outer: Cell::new(ptr::null()),
+            inner: Cell::new(ptr::null()),
             resumed: Cell::new(ptr::null()),
             away: Cell::new(false),
         }
@@ -111,38 +122,40 @@ impl Extent {
     ///
     /// # Safety
     /// `away` is true if it does lie on one. A [place](set_place) is set. The extent is not moved, and
-    /// is [ended](Self::end) before the calling frame is left, so extents are nested as frames are.
+    /// is [ended](Self::end) before the calling frame is left, by the same fiber or thread.
     pub unsafe fn begin(&self, away: bool) {
         if away {
             AWAY.fetch_add(1, Ordering::Relaxed);
         }
         self.away.set(away);
-        self.enter();
-    }
-
-    fn enter(&self) {
         if let Some(place) = place() {
-            self.outer.set(place.get());
-            place.set(self);
-        }
-    }
-
-    fn leave(&self) {
-        if let Some(place) = place() {
-            debug_assert!(ptr::eq(place.get(), self), "extents end in the order of their frames");
-            place.set(self.outer.get());
+            link(&self.outer, place.get());
+            link(place, self);
         }
     }
 
     /// Takes the extent out of force.
     ///
     /// # Safety
-    /// It is in force, and the innermost one of the running fiber, thread or coroutine.
+    /// It is in force.
     pub unsafe fn end(&self) {
-        self.leave();
+        // SAFETY: the word is that of a place, which outlives what is in force, or lies in an extent that is
+        // in force or detached, whose frame has not been left.
+        if let Some(inner) = unsafe { self.inner.replace(ptr::null()).as_ref() } {
+            link(inner, self.outer.get());
+        }
         if self.away.get() {
             AWAY.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+}
+
+/// Has `word` point to `extent`, which is null or in a frame that has not been left.
+fn link(word: &Place, extent: *const Extent) {
+    word.set(extent);
+    // SAFETY: as this function demands.
+    if let Some(extent) = unsafe { extent.as_ref() } {
+        extent.inner.set(word);
     }
 }
 
@@ -201,36 +214,38 @@ pub(crate) fn hand_over(from: CoroutineId, to: CoroutineId) {
     }
 }
 
-/// Takes the extents of the running coroutine out of the list; returns the innermost of them, or null.
-pub(crate) fn detach(coroutine: CoroutineId) -> *const Extent {
-    let Some(place) = place() else { return ptr::null() };
+/// Takes the extents of the running coroutine out of the list and into `own`, which is empty.
+pub(crate) fn detach(coroutine: CoroutineId, own: &Place) {
+    let Some(place) = place() else { return };
     let first = place.get();
     let mut last: *const Extent = ptr::null();
     let mut next = first;
     // SAFETY: extents in force lie in frames that have not been left.
     while let Some(extent) = unsafe { next.as_ref() } {
-        let own = extent.is_boundary() || extent.away.get();
-        if !own || ptr::eq(extent.resumed.get(), coroutine) {
+        let is_own = extent.is_boundary() || extent.away.get();
+        if !is_own || ptr::eq(extent.resumed.get(), coroutine) {
             break;
         }
         last = next;
         next = extent.outer.get();
     }
-    place.set(next);
     // SAFETY: the last one visited by the loop, or null.
-    let Some(last) = (unsafe { last.as_ref() }) else { return ptr::null() };
+    let Some(last) = (unsafe { last.as_ref() }) else { return };
+    link(place, next);
+    link(own, first);
     last.outer.set(ptr::null());
-    first
 }
 
 /// Puts the extents back in the list that the coroutine which was just resumed had [detached](detach).
-pub(crate) fn attach(first: *const Extent) {
+pub(crate) fn attach(own: &Place) {
+    let Some(place) = place() else { return };
+    let first = own.get();
     // SAFETY: the extents lie in frames of the resumed coroutine, which have not been left.
-    let (Some(place), Some(mut last)) = (place(), unsafe { first.as_ref() }) else { return };
+    let Some(mut last) = (unsafe { first.as_ref() }) else { return };
     // SAFETY: as for the first; `detach` ended the list with null.
     while let Some(outer) = unsafe { last.outer.get().as_ref() } {
         last = outer;
     }
-    last.outer.set(place.get());
-    place.set(first);
+    link(&last.outer, place.get());
+    link(place, first);
 }

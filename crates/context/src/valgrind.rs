@@ -1,11 +1,11 @@
 //! What valgrind is told of stacks.
 //!
-//! A request to valgrind is a sequence of instructions that does nothing on a processor and that
-//! valgrind takes for a call. It is made once for each stack, when its memory is first used, and
-//! costs a few instructions. Without it, valgrind would take the step from one stack to its
-//! neighbour for one large frame, and all memory between for dead.
+//! It is told of each stack once, when its memory is first used, which costs a few instructions.
+//! Without that, valgrind would take the step from one stack to its neighbour for one large frame, and
+//! all memory between for dead.
 
 use carefree_ground::lock::Lock;
+use carefree_ground::valgrind::request;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,47 +23,6 @@ static PRESENT: AtomicBool = AtomicBool::new(false);
 /// The lowest addresses of the stacks that valgrind was told of, and its numbers for them. Empty
 /// without valgrind.
 static KNOWN: Lock<Vec<(usize, usize)>> = Lock::new(Vec::new());
-
-/// Makes a request; returns 0 without valgrind.
-#[inline(always)]
-fn request(number: usize, first: usize, second: usize) -> usize {
-    let request = [number, first, second, 0, 0, 0];
-    let mut answer = 0usize;
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: the rotations add up to whole turns, and a register is exchanged with itself, so nothing
-    // changes. valgrind reads `request` and writes rdx.
-    unsafe {
-        std::arch::asm!(
-            "rol rdi, 3",
-            "rol rdi, 13",
-            "rol rdi, 61",
-            "rol rdi, 51",
-            "xchg rbx, rbx",
-            in("rax") &raw const request,
-            inout("rdx") answer,
-            // Any value: the rotations restore it.
-            inout("rdi") 0usize => _,
-            options(nostack),
-        );
-    }
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: the rotations add up to whole turns, so nothing changes. valgrind reads `request` and
-    // writes x3.
-    unsafe {
-        std::arch::asm!(
-            "ror x12, x12, #3",
-            "ror x12, x12, #13",
-            "ror x12, x12, #51",
-            "ror x12, x12, #61",
-            "orr x10, x10, x10",
-            in("x4") &raw const request,
-            inout("x3") answer,
-            inout("x12") 0usize => _,
-            options(nostack),
-        );
-    }
-    answer
-}
 
 /// To be called before a stack is used for the first time.
 pub(crate) fn register(limit: usize, top: usize) {

@@ -1,5 +1,5 @@
-//! System calls without libc, and what needs nothing else: a lock, naps, `membarrier`, and text and
-//! files in memory that no allocator is asked for.
+//! System calls without libc, and what needs nothing else: a lock, naps, `membarrier`, text and
+//! files in memory that no allocator is asked for, and requests to valgrind.
 //!
 //! Carefree interposes libc's blocking calls to park fibers in them. Code that must not enter the
 //! scheduler (above all the scheduler itself) makes its system calls through this crate.
@@ -28,3 +28,4 @@ pub mod number;
 pub mod own;
 pub mod slice;
 pub mod text;
+pub mod valgrind;

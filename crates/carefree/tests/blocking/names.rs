@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 use std::mem;
 use std::net::ToSocketAddrs;
+use std::process::Command;
 use std::ptr;
 
 use carefree::{run, scope, spawn};
@@ -44,6 +45,40 @@ fn what_cannot_be_found_is_an_error() {
             assert_eq!(failed, libc::EAI_FAMILY);
         }
     });
+}
+
+/// The caller was not cancelled: it should not be told so.
+#[test]
+fn a_lookup_without_memory_says_so() {
+    const CHILD: &str = "CAREFREE_TEST_LOOKUP_WITHOUT_MEMORY";
+    if std::env::var_os(CHILD).is_some() {
+        let fiber = carefree::Builder::new().stack_size(64 << 10);
+        let answer = fiber.spawn(|| {
+            let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+            let used = pages.split(' ').next().unwrap().parse::<u64>().unwrap() * 4096;
+            let limit = libc::rlimit { rlim_cur: used + (64 << 20), rlim_max: libc::RLIM_INFINITY };
+            let mut found: *mut addrinfo = ptr::null_mut();
+            // SAFETY: a limit; a string, no hints, and a place for the answer.
+            unsafe {
+                assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &raw const limit), 0);
+                let none = ptr::null();
+                libc::getaddrinfo(c"localhost".as_ptr(), none, none.cast(), &mut found)
+            }
+        });
+        assert_eq!(answer.unwrap().join().unwrap(), libc::EAI_MEMORY);
+        return;
+    }
+    if carefree::platform().tls == carefree::TlsMode::Threads {
+        return println!("skipped: no fiber is started where threads stand for them");
+    }
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "names::a_lookup_without_memory_says_so", "--test-threads=1"])
+        .env(CHILD, "1")
+        // A fiber of its own for the look-up takes more than is left.
+        .env("CAREFREE_STACK", "1G")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::message::{self, HandOver};
 use super::unwind;
 use super::word::{self, Word};
 use crate::arch::{self, Message};
-use crate::extent;
+use crate::extent::{self, Place};
 use crate::sanitizer::{self, Mark, MarkRef};
 
 /// Passes control to a suspended coroutine and waits for a message to its resumer. Because of
@@ -118,10 +118,11 @@ unsafe fn enter_within_extents(control: *mut Control, message: Message) -> Messa
 #[cold]
 #[inline(never)]
 unsafe fn leave_without_extents(control: *mut Control, word: Word) -> Message {
-    let own = extent::detach(control.cast());
+    let own = Place::new(ptr::null());
+    extent::detach(control.cast(), &own);
     // SAFETY: as for `leave`; extents do not change what is suspended.
     let message = unsafe { switch_back(control, word) };
-    extent::attach(own);
+    extent::attach(&own);
     message
 }
 

@@ -17,6 +17,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
+use std::ptr;
 use std::thread;
 
 use super::control::Control;
@@ -26,7 +27,7 @@ use super::suspender::Suspender;
 use super::word::Word;
 use super::{switch, unwind};
 use crate::arch::{self, Message};
-use crate::extent;
+use crate::extent::{self, Place};
 use crate::sanitizer;
 use crate::stack::StackSize;
 
@@ -184,7 +185,8 @@ impl<Input: 'static, Yield: 'static, Return: 'static> SymmetricSuspender<Input, 
                 marker: PhantomData::<Coroutine<Input, Yield, Return>>,
             });
             let word = Word::new((&raw const hand_over).expose_provenance());
-            let extents = extent::detach(control.cast());
+            let own = Place::new(ptr::null());
+            extent::detach(control.cast(), &own);
             extent::hand_over(control.cast(), to.cast());
             sanitizer::leave(&raw mut (*control).mark, &raw const (*to).mark);
             let message = arch::switch(
@@ -193,7 +195,7 @@ impl<Input: 'static, Yield: 'static, Return: 'static> SymmetricSuspender<Input, 
                 Message { word, kind: message::TRANSFER },
             );
             sanitizer::arrive(&raw const (*control).mark);
-            extent::attach(extents);
+            extent::attach(&own);
             switch::receive(message)
         }
     }

@@ -12,65 +12,26 @@ use libc::{gid_t, uid_t};
 
 use crate::call::user::User;
 
-interpose! { steady
-    /// `setuid(2)`.
-    safe fn setuid(user: uid_t) -> c_int {
-        offload(|| original(user))
-    }
+/// Defines functions that a thread calls for the fiber.
+macro_rules! by_a_thread {
+    ($($name:ident($($argument:ident: $type:ty),*);)*) => {$(
+        interpose! { steady
+            #[doc = concat!("`", stringify!($name), "(2)`, by a thread.")]
+            safe fn $name($($argument: $type),*) -> c_int {
+                offload(|| original($($argument),*))
+            }
+        }
+    )*};
 }
 
-interpose! { steady
-    /// `setgid(2)`.
-    safe fn setgid(group: gid_t) -> c_int {
-        offload(|| original(group))
-    }
-}
-
-interpose! { steady
-    /// `seteuid(2)`.
-    safe fn seteuid(user: uid_t) -> c_int {
-        offload(|| original(user))
-    }
-}
-
-interpose! { steady
-    /// `setegid(2)`.
-    safe fn setegid(group: gid_t) -> c_int {
-        offload(|| original(group))
-    }
-}
-
-interpose! { steady
-    /// `setreuid(2)`.
-    safe fn setreuid(real: uid_t, effective: uid_t) -> c_int {
-        offload(|| original(real, effective))
-    }
-}
-
-interpose! { steady
-    /// `setregid(2)`.
-    safe fn setregid(real: gid_t, effective: gid_t) -> c_int {
-        offload(|| original(real, effective))
-    }
-}
-
-interpose! { steady
-    /// `setresuid(2)`.
-    safe fn setresuid(real: uid_t, effective: uid_t, saved: uid_t) -> c_int {
-        offload(|| original(real, effective, saved))
-    }
-}
-
-interpose! { steady
-    /// `setresgid(2)`.
-    safe fn setresgid(real: gid_t, effective: gid_t, saved: gid_t) -> c_int {
-        offload(|| original(real, effective, saved))
-    }
-}
-
-interpose! { steady
-    /// `setgroups(2)`.
-    safe fn setgroups(count: usize, groups: User<gid_t>) -> c_int {
-        offload(|| original(count, groups))
-    }
+by_a_thread! {
+    setuid(user: uid_t);
+    setgid(group: gid_t);
+    seteuid(user: uid_t);
+    setegid(group: gid_t);
+    setreuid(real: uid_t, effective: uid_t);
+    setregid(real: gid_t, effective: gid_t);
+    setresuid(real: uid_t, effective: uid_t, saved: uid_t);
+    setresgid(real: gid_t, effective: gid_t, saved: gid_t);
+    setgroups(count: usize, groups: User<gid_t>);
 }

@@ -8,6 +8,7 @@
 #[macro_use]
 extern crate carefree_testing;
 
+mod coroutines;
 mod curl;
 mod executors;
 mod faults;

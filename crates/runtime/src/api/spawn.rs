@@ -53,7 +53,7 @@ impl Builder {
 
     /// Bytes of stack that the fiber can use, at least: thread-local storage, the guard and what the
     /// runtime keeps there come on top, and all of it is rounded up to a power of two. Memory is
-    /// taken only for what is touched of it.
+    /// taken only for what is touched of it. As with std, there are `PTHREAD_STACK_MIN` bytes at least.
     ///
     /// By default what `CAREFREE_STACK` in the environment says (bytes, or a number with `K`, `M` or
     /// `G`), or else `RUST_MIN_STACK`; or else all of it together is 256 KiB, of which 64 KiB are

@@ -19,11 +19,12 @@ const LEAST: usize = 128 * 1024;
 static DEFAULT: OnceNonZeroUsize = OnceNonZeroUsize::new();
 
 /// The size of a stack of which the fiber's own code can use at least `bytes`; the guard, thread-local
-/// storage and what the runtime keeps there are not counted in.
+/// storage and what the runtime keeps there are not counted in. std gives no thread less than
+/// `PTHREAD_STACK_MIN`, whatever is asked for.
 pub(crate) fn of(bytes: usize) -> Result<StackSize, StackSizeError> {
     // First without the rest: so an error names what was asked for.
     StackSize::new(bytes)?;
-    StackSize::new(bytes.saturating_add(taken()))
+    StackSize::new(bytes.max(libc::PTHREAD_STACK_MIN).saturating_add(taken()))
 }
 
 /// Bytes that are not for the fiber's own code.

@@ -55,6 +55,15 @@ fn what_is_asked_for_is_there() {
     }
 }
 
+/// Code that gets along with the smallest of std's threads does so on the smallest fiber.
+#[test]
+fn small_stacks_are_as_large_as_a_threads() {
+    for bytes in [0, 1, 4096] {
+        let body = || use_up(libc::PTHREAD_STACK_MIN);
+        Builder::new().stack_size(bytes).spawn(body).unwrap().join().unwrap();
+    }
+}
+
 #[test]
 fn the_environment_has_a_say() {
     const MEBIBYTE: usize = 1 << 20;
