@@ -57,6 +57,15 @@ pub(crate) enum Command {
         /// The sample's orders, as `key=value`.
         orders: Vec<String>,
     },
+    /// Ends what a killed `bench` leaves: `bench` starts itself with this, in another process.
+    #[command(name = "__watch", hide = true)]
+    Watch {
+        /// Whether it has containers.
+        #[arg(long)]
+        containers: bool,
+        /// Its mark.
+        mark: String,
+    },
 }
 
 /// The orders of `carefree run`.

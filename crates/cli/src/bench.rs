@@ -29,6 +29,7 @@ use carefree_lab::sweep::Sweep;
 use carefree_lab::targets::lineup::{Lineup, Sizes, Wishes};
 use carefree_lab::targets::{self, Folders, Target};
 use carefree_lab::trial::Trial;
+use carefree_lab::watcher::Watched;
 use carefree_workloads::fetch::Settings;
 use carefree_workloads::serve::Kind;
 use carefree_workloads::workload::{Size, Workload};
@@ -143,6 +144,10 @@ pub(crate) fn take(orders: &Bench) -> Result<Finished, (u8, Error)> {
     if let Some(line) = announcement(&plan).filter(|_| is_long || io::stderr().is_terminal()) {
         bar.complain(&line);
     }
+    let mut watcher = process::Command::new(&program);
+    watcher.arg("__watch").args((!orders.images.is_empty()).then_some("--containers"));
+    // Without one, what a killed run leaves is ended by the next.
+    let _watched = Watched::start(watcher);
     carefree_lab::adopt_orphans();
     let kept = RefCell::new(kept);
     let mut outcome = Runner {

@@ -17,7 +17,7 @@ mod terminal;
 use std::process::ExitCode;
 
 use args::{Cli, Command};
-use carefree_lab::printable;
+use carefree_lab::{printable, watcher};
 use carefree_workloads::fetch::CountingAllocator;
 use clap::Parser;
 
@@ -36,6 +36,10 @@ fn main() -> ExitCode {
         Command::Run(orders) => run::run(&orders),
         Command::Fibers => doctor::try_fibers(),
         Command::Sample { orders } => sample::sample(&orders),
+        Command::Watch { containers, mark } => {
+            watcher::watch(&mark, containers);
+            ExitCode::SUCCESS
+        }
     }
 }
 

@@ -262,24 +262,61 @@ fn ctrl_c_writes_the_file_that_was_asked_for() {
     assert_eq!(fs::read_dir(folder.path()).expect("there").count(), 1, "nothing is left over");
 }
 
-#[test]
-fn a_lab_that_is_killed_leaves_no_sample_running() {
-    let mut child = long_run(&[]);
-    let path = format!("/proc/{0}/task/{0}/children", child.id());
-    let mut sample = String::new();
-    while sample.is_empty() {
-        sample = fs::read_to_string(&path).expect("it runs").trim().to_owned();
+/// A target whose program starts another, in a session of its own, and tells of both in a file.
+const WANDERER: &str = r#"schema = 1
+name = "wanderer"
+title = "Wanderer"
+package = "apt install dash"
+[find]
+path = ["sh"]
+version = ["{runtime}", "-c", "echo 1"]
+[programs.units]
+workloads = ["switch"]
+run = ["{runtime}", "-c", "setsid sleep 600 & echo $! $$ > {folder}/told.new; mv {folder}/told.new {folder}/told; wait"]
+[units.thread]
+role = "thread"
+what = "a wanderer"
+"#;
+
+/// Whether a process runs: not one that has ended and is not waited for yet.
+fn runs(process: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < Duration::from_secs(30), "{what}");
+        thread::sleep(Duration::from_millis(5));
     }
+}
+
+#[test]
+fn a_lab_that_is_killed_leaves_nothing_running() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let target = folder.path().join("wanderer");
+    fs::create_dir(&target).expect("a folder");
+    fs::write(target.join("target.toml"), WANDERER).expect("a file");
+    let mut child = carefree()
+        .args(["bench", "switch", "--runtime", "wanderer", "--samples", "1", "--force"])
+        .arg("--targets")
+        .arg(folder.path())
+        .env("PATH", "/usr/bin:/bin")
+        .env("XDG_DATA_HOME", folder.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    let told = target.join("told");
+    until("it tells of itself", || told.exists());
+    let told = fs::read_to_string(&told).expect("told");
+    let processes: Vec<&str> = told.split_whitespace().collect();
+    assert!(processes.len() == 2 && processes.iter().all(|process| runs(process)), "{told}");
     child.kill().expect("it runs");
     child.wait().expect("it ends");
-    let started = Instant::now();
-    while fs::metadata(format!("/proc/{sample}")).is_ok() {
-        let state = fs::read_to_string(format!("/proc/{sample}/stat")).unwrap_or_default();
-        if state.contains(") Z ") {
-            break;
-        }
-        assert!(started.elapsed() < Duration::from_secs(30), "{state}");
-        thread::sleep(Duration::from_millis(5));
+    for process in processes {
+        until("what it has left ends", || !runs(process));
     }
 }
 

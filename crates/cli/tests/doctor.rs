@@ -2,6 +2,10 @@
 
 mod support;
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
 use serde_json::Value;
 use support::{carefree, run, stderr, stdout};
 
@@ -128,6 +132,39 @@ fn runtimes_that_are_not_here_come_with_what_brings_them() {
     let engine = check(&report, "container images");
     assert_eq!(engine["verdict"], "note");
     assert!(engine["reason"].as_str().is_some_and(|text| text.contains("neither answers")));
+}
+
+/// Those that this machine need not have: programs that answer as they do.
+#[test]
+fn builds_that_are_variants_are_known_by_their_versions() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("ours");
+    };
+    program("python3", "echo 3.13.0t\necho \"$0\"");
+    program(
+        "dotnet",
+        "echo 'Microsoft.AspNetCore.App 8.0.11 [/usr/share/dotnet]'\n\
+         echo 'Microsoft.NETCore.App 6.0.36 [/usr/share/dotnet]'\n\
+         echo 'Microsoft.NETCore.App 8.0.11 [/usr/share/dotnet]'",
+    );
+    for tool in ["sed", "tail", "grep"] {
+        let place = ["/usr/bin", "/bin"].map(|folder| Path::new(folder).join(tool));
+        let place = place.iter().find(|place| place.exists()).expect("it is on every machine");
+        std::os::unix::fs::symlink(place, folder.path().join(tool)).expect("a link");
+    }
+    std::os::unix::fs::symlink("/bin/sh", folder.path().join("sh")).expect("a link");
+    let (_, report) = checks(&[("PATH", folder.path().to_str().expect("a plain path"))]);
+    for (title, version, variant) in
+        [("Python", "3.13.0t", "python/free-threaded"), ("C#", "8.0.11-net", "csharp/net")]
+    {
+        let check = check(&report, title);
+        let value = check["value"].as_str().expect("text");
+        assert!(value.split(", ").any(|one| one == version), "{check}");
+        assert!(check["meaning"].as_str().is_some_and(|text| text.contains(variant)), "{check}");
+    }
 }
 
 #[test]

@@ -14,13 +14,13 @@ use support::{stderr, stdout};
 /// Five requests, over four connections, and five idle ones.
 const SMALL: [&str; 8] = ["--rate", "100", "--time", "50", "--connections", "4", "--idle", "5"];
 
-/// One sample of each kind of server, whose backend takes 5 ms; programs are built in the folder
+/// One sample of each kind of server, under the small load where `more` says nothing else; programs are built in the folder
 /// that crates/cli/tests/feed_fetch.rs has.
 fn start(more: &[&str]) -> Child {
     let cache = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("programs");
     Command::new(env!("CARGO_BIN_EXE_carefree"))
         .args(["bench", "serve", "--samples", "1", "--format", "json", "--force"])
-        .args(SMALL)
+        .args(SMALL.chunks(2).filter(|order| !more.contains(&order[0])).flatten())
         .args(more)
         .env("XDG_CACHE_HOME", &cache)
         .env("XDG_DATA_HOME", &cache)
@@ -143,6 +143,28 @@ fn cpp() {
 }
 
 #[test]
+fn csharp() {
+    check("csharp", &["task", "thread"], &[]);
+}
+
+#[test]
+fn d() {
+    check("d", &["fiber", "thread"], &["thread (carefree)"]);
+}
+
+#[test]
+fn php() {
+    // It needs ReactPHP.
+    check("php", &[], &["fiber"]);
+}
+
+#[test]
+fn ocaml() {
+    // OCaml 5, with cohttp for promises.
+    check("ocaml", &[], &["promise", "thread", "thread (carefree)"]);
+}
+
+#[test]
 fn lua() {
     // In whichever version its libraries are for.
     check("lua@all", &[], &["cqueue"]);
@@ -178,6 +200,7 @@ def ask(target):
 
 def attend(stream):
     global seen
+    answered = 0
     for line in stream.makefile("rb"):
         if not line.startswith(b"GET"):
             continue
@@ -193,7 +216,12 @@ def attend(stream):
             body = ask(target)
         if unit == "wasteful" and target == "/50":
             ask(target)
-        stream.sendall(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+        answered += 1
+        last = "Connection: close\r\n" if unit == "forgetful" and answered == 60 else ""
+        stream.sendall(f"HTTP/1.1 200 OK\r\n{last}Content-Length: {len(body)}\r\n\r\n{body}".encode())
+        if last:
+            stream.shutdown(socket.SHUT_RDWR)
+            return
 
 def accept():
     while True:
@@ -217,7 +245,7 @@ struct Run {
 
 impl Run {
     /// Starts one of these units, which serve as `serve` in their table says.
-    fn start(kind: &str, serve: &str, units: &[&str]) -> Option<Run> {
+    fn start(kind: &str, serve: &str, units: &[&str], more: &[&str]) -> Option<Run> {
         if Command::new("python3").arg("--version").output().is_err() {
             println!("skipped: python3 is not installed");
             return None;
@@ -234,7 +262,7 @@ impl Run {
         let orders = ["--targets", place, "--runtime", "broken", "--kind", kind];
         let orders = [&orders[..], &["--backend-latency", "1"]].concat();
         let orders = if kind == "plain" { &orders[..6] } else { &orders };
-        Some(Run { child: start(orders), _folder: folder })
+        Some(Run { child: start(&[orders, more].concat()), _folder: folder })
     }
 
     /// What it printed, and what failed, with its message. Something did.
@@ -256,7 +284,7 @@ fn measured(output: &Output) -> Vec<String> {
 /// meanwhile.
 #[test]
 fn a_late_end_is_a_failure() {
-    let Some(stubborn) = Run::start("plain", "", &["stubborn"]) else { return };
+    let Some(stubborn) = Run::start("plain", "", &["stubborn"], &[]) else { return };
     let (output, failures) = stubborn.failures();
     let [(_, why)] = &failures[..] else { panic!("{failures:?}") };
     assert!(why.contains("had not ended 10 s after it was told to"), "{why}");
@@ -266,7 +294,7 @@ fn a_late_end_is_a_failure() {
 #[test]
 fn servers_that_do_not_serve_are_failures_and_the_others_go_on() {
     let units = ["liar", "selfish", "crash", "shy", "secretive", "honest"];
-    let Some(others) = Run::start("plain", "", &units) else { return };
+    let Some(others) = Run::start("plain", "", &units, &[]) else { return };
     let (output, failures) = others.failures();
     for (unit, words) in [
         ("liar", "was answered by \"carefree /1\\n\""),
@@ -285,7 +313,7 @@ fn servers_that_do_not_serve_are_failures_and_the_others_go_on() {
 fn a_server_asks_its_backend_once_for_each_request() {
     let serve = "serve = [\"plain\", \"backend\"]";
     let units = ["wasteful", "honest", "diligent"];
-    let Some(run) = Run::start("backend", serve, &units) else { return };
+    let Some(run) = Run::start("backend", serve, &units, &[]) else { return };
     let (output, failures) = run.failures();
     for (unit, words) in [
         // It makes the answer up, and that is right for a plain server alone.
@@ -303,7 +331,7 @@ fn a_server_asks_its_backend_once_for_each_request() {
 
 #[test]
 fn a_server_that_knows_no_backend_is_left_out_in_a_line() {
-    let Some(run) = Run::start("backend", "", &["honest"]) else { return };
+    let Some(run) = Run::start("backend", "", &["honest"], &[]) else { return };
     let output = end(run.child);
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(2), "{said}");
@@ -313,6 +341,38 @@ fn a_server_that_knows_no_backend_is_left_out_in_a_line() {
         ),
         "{said}"
     );
+}
+
+/// Of nine idle connections and of five, one of three is left.
+#[test]
+fn a_server_that_holds_few_idle_connections_is_given_as_few_and_the_report_says_so() {
+    let limit = "max_idle = { most = 3, why = \"its select takes no more\" }";
+    let Some(run) = Run::start("plain", limit, &["honest"], &["--idle", "5,9"]) else { return };
+    let output = end(run.child);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let samples = lines(&output, "sample");
+    let idle: Vec<&Value> = samples.iter().map(|sample| &sample["parameters"]["idle"]).collect();
+    assert_eq!(idle, [3], "{samples:?}");
+    assert_eq!(samples[0]["proof"]["served"]["idle"], 3);
+    let said = lines(&output, "warning");
+    let words = "honest holds 3 idle connections at most: its select takes no more";
+    assert!(said.iter().any(|line| word(line, "message").contains(words)), "{said:?}");
+}
+
+/// Its server closes each connection after sixty answers, and says so.
+#[test]
+fn a_server_that_closes_connections_now_and_then_is_measured_and_the_report_says_so() {
+    let orders = ["--connections", "1", "--idle", "1"];
+    let Some(run) = Run::start("plain", "", &["forgetful"], &orders) else { return };
+    let output = end(run.child);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let samples = lines(&output, "sample");
+    let [sample] = &samples[..] else { panic!("{samples:?}") };
+    let served = &sample["proof"]["served"];
+    assert!(served["closed"].as_u64().is_some_and(|count| count >= 1), "{served}");
+    let notes = sample["proof"]["notes"].as_array().expect("notes");
+    let words = "closes a connection after some number of requests";
+    assert!(notes.iter().any(|note| note.as_str().is_some_and(|n| n.contains(words))), "{sample}");
 }
 
 #[test]

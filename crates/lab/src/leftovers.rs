@@ -1,6 +1,6 @@
 //! What labs that were killed have left running: samples' processes and containers carry the mark of
-//! their lab, and the next lab ends those whose lab is gone. Else they would run on, and disturb
-//! whatever is measured next.
+//! their lab, and those whose lab is gone are ended by its [watcher](crate::watcher), or by the next lab
+//! where that is gone as well. Else they would run on, and disturb whatever is measured next.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -41,5 +41,6 @@ mod sys;
 pub mod targets;
 pub mod trial;
 pub mod version;
+pub mod watcher;
 
 pub use sys::adopt_orphans;

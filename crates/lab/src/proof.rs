@@ -8,6 +8,7 @@ use carefree_workloads::role::Role;
 use carefree_workloads::workload::Workload;
 
 use crate::hosted;
+use crate::number;
 use crate::process::{Phase, Seen};
 use crate::sample::astray;
 use crate::sweep;
@@ -146,7 +147,11 @@ pub(crate) fn switches(trial: &Trial, account: &Account) -> Result<(), Failure> 
     if made >= least {
         return Ok(());
     }
-    let made = if made == 0 { "none".to_owned() } else { format!("no more than {made}") };
+    let made = match made {
+        0 => "none".to_owned(),
+        made => format!("no more than {}", number::grouped(made as f64, 0)),
+    };
+    let asked = number::grouped(asked as f64, 0);
     Err(Failure {
         message: format!("of {asked} switches asked for, {made} can be proven"),
         advice: Some(
@@ -215,12 +220,12 @@ mod tests {
     #[test]
     fn switches_that_no_count_proves_make_no_figure() {
         let none = complaint(SWITCH, |account, _| account.switches_made = 0);
-        assert_eq!(none, "of 20000 switches asked for, none can be proven");
+        assert_eq!(none, "of 20,000 switches asked for, none can be proven");
         let few = complaint(SWITCH, |account, _| account.switches_made = 9_999);
-        assert_eq!(few, "of 20000 switches asked for, no more than 9999 can be proven");
+        assert_eq!(few, "of 20,000 switches asked for, no more than 9,999 can be proven");
         assert_eq!(complaint(SWITCH, |account, _| account.switches_made = 10_000), "none");
         let none = complaint(ALLOC, |account, _| account.switches_made = 0);
-        assert_eq!(none, "of 2000 switches asked for, none can be proven");
+        assert_eq!(none, "of 2,000 switches asked for, none can be proven");
         // Threads that have a core each may return from their yields at once.
         assert_eq!(complaint(ALLOC, |account, _| account.switches_made = 1_000), "none");
     }

@@ -19,6 +19,15 @@ pub(crate) struct Served {
     /// Requests that its backend answered: as many as it was asked in all, those before included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) backend_answered: Option<u64>,
+    /// Connections that it closed, as it had said, after many requests each; others were opened.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) closed: u64,
+}
+
+// `serde` asks by reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// The key of a sample's account under which this is told.
@@ -63,7 +72,7 @@ mod tests {
         let rushed = Rushed { requests: 3_000, ns: 500_000_000 };
         let paced = Paced { requests: 500, ns: 1_000_000_000, ..Paced::default() };
         let cpu_ns = Some(5_000_000);
-        let served = Served { idle: 100, rushed, paced, cpu_ns, backend_answered: None };
+        let served = Served { idle: 100, rushed, paced, cpu_ns, backend_answered: None, closed: 0 };
         assert_eq!(served.cpu_per_request(), Some(10_000.0));
         assert_eq!(served.rate(), Some(6_000.0));
         assert_eq!(served.per_connection(409_600), Some(4_096.0));

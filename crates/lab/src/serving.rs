@@ -187,7 +187,8 @@ pub(crate) fn load(
     let used = before.and_then(|before| look.processor_time()?.checked_sub(before));
     let cpu_ns = used.map(|used| u64::try_from(used.as_nanos()).unwrap_or(u64::MAX));
     let backend_answered = load.check(client.made())?;
-    Ok(Served { idle, rushed, paced, cpu_ns, backend_answered })
+    let closed = client.closed();
+    Ok(Served { idle, rushed, paced, cpu_ns, backend_answered, closed })
 }
 
 /// Waits until a server has done what there is to do for connections that were closed, or has been
@@ -233,9 +234,13 @@ pub(crate) fn remarks(trial: &Trial, served: &Served) -> Vec<String> {
     let reached = requests as f64 / (ns.saturating_sub(latency).max(1) as f64 / 1e9);
     let slow = reached < 0.95 * rate as f64;
     let late = late_p99_ns > p50_ns;
+    let closed = served.closed;
     [
         slow.then(|| format!("of {rate} requests a second it answered {reached:.0}")),
         late.then(|| "the lab itself was late with some requests, and their latency has it".into()),
+        (closed > 0).then(|| {
+            "the server closes a connection after some number of requests; the next one is in its figures".into()
+        }),
     ]
     .into_iter()
     .flatten()
@@ -341,7 +346,14 @@ mod tests {
     fn served(seconds: u64) -> Served {
         let paced = Paced { requests: 500, ns: seconds * 1_000_000_000, ..Paced::default() };
         let rushed = Rushed { requests: 3_000, ns: 500_000_000 };
-        Served { idle: 100, rushed, paced, cpu_ns: Some(5_000_000), backend_answered: None }
+        Served {
+            idle: 100,
+            rushed,
+            paced,
+            cpu_ns: Some(5_000_000),
+            backend_answered: None,
+            closed: 0,
+        }
     }
 
     #[test]
@@ -349,6 +361,8 @@ mod tests {
         let trial = trial();
         assert!(remarks(&trial, &served(1)).is_empty());
         assert_eq!(remarks(&trial, &served(2)), ["of 500 requests a second it answered 250"]);
+        let closing = Served { closed: 3, ..served(1) };
+        assert!(remarks(&trial, &closing)[0].starts_with("the server closes a connection after"));
         let mut late = served(1);
         late.paced = Paced { p50_ns: 50, late_p99_ns: 51, ..late.paced };
         assert!(remarks(&trial, &late)[0].starts_with("the lab itself was late"));

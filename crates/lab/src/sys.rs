@@ -3,7 +3,8 @@
 use std::ffi::CStr;
 use std::fs;
 use std::io;
-use std::process::{Child, ExitStatus};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::stat::Mode;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::time::clock_getcpuclockid;
-use nix::unistd::{Pid, SysconfVar, sysconf, write};
+use nix::unistd::{ForkResult, Pid, SysconfVar, fork, setsid, sysconf, write};
 
 /// The end of a child and what it used, or `None` while it runs. No other child may be waited for
 /// meanwhile: what it used would count as this one's.
@@ -89,6 +90,21 @@ pub(crate) fn end_group(child: u32) {
         // It may have ended by itself.
         let _ = killpg(Pid::from_raw(child), Signal::SIGKILL);
     }
+}
+
+/// Has a command's process be a child's child, whose parent ends at once, in a session of its own: its
+/// parent is whichever process adopts orphans here. The child that spawning returns is to be waited for.
+pub(crate) fn detach(command: &mut Command) {
+    let leave = || {
+        // SAFETY: both processes go on with system calls alone, the child in `exec`.
+        match unsafe { fork() }? {
+            // SAFETY: it ends this process, and runs nothing of it.
+            ForkResult::Parent { .. } => unsafe { nix::libc::_exit(0) },
+            ForkResult::Child => setsid().map(drop).map_err(io::Error::from),
+        }
+    };
+    // SAFETY: between fork and exec it makes system calls alone: it allocates nothing and takes no lock.
+    unsafe { command.pre_exec(leave) };
 }
 
 /// What a child does between fork and exec: it has the kernel end it when the lab ends, even by

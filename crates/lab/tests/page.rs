@@ -164,6 +164,21 @@ fn the_page_works_in_a_browser() {
     let left = left.as_array().expect("a list");
     assert!(!left.is_empty() && !left.contains(&json!("go")), "{left:?}");
     assert_eq!(browser.run("return location.hash"), json!("#only=ruby,d"));
+    // So does it of the workload, one beside the other.
+    browser.click("#tab-fetch");
+    assert_eq!(browser.run("return location.hash"), json!("#workload=fetch&only=ruby,d"));
+    browser.run("location.hash = '#tables'");
+    let later = |what: &str| {
+        let wait = "return new Promise(done => setTimeout(() => done((() => { WHAT })()), 0))";
+        browser.run(&wait.replace("WHAT", what))
+    };
+    assert_eq!(later(SHOWN), json!(["panel-fetch"]), "the address of a section chooses nothing");
+    browser.click("#tab-feed");
+    assert_eq!(browser.run("return location.hash"), json!("#workload=feed&only=ruby,d"));
+    browser.run("location.hash = '#workload=feed'");
+    assert_eq!(later(SHOWN), json!(["panel-feed"]));
+    browser.run("location.hash = '#workload=none-of-ours&only=ruby,d'");
+    assert_eq!(later(SHOWN), json!(["panel-alloc"]));
     assert_eq!(browser.run("return document.querySelector('#tables tbody tr:not([hidden])').cells[0].textContent.slice(0, 4)"), json!("ruby"));
     // A link shows the same, in its order: versions by name, the oldest on top.
     browser.run("location.hash = '#only=ruby&sort=name'");
@@ -176,6 +191,16 @@ fn the_page_works_in_a_browser() {
     let named = browser.run(first);
     assert_eq!(named[0], "ruby 2.5 published", "{named}");
     browser.run("location.hash = '#only=d,go,ruby&sort=ratio'");
+
+    // A page that is opened by such an address shows it at once.
+    browser.run("location.hash = '#workload=feed&only=ruby'");
+    browser.run("location.reload()");
+    assert_eq!(later(SHOWN), json!(["panel-feed"]));
+    let checked =
+        "return [...document.querySelectorAll('#choice input:checked')].map(box => box.value)";
+    assert_eq!(browser.run(checked), json!(["ruby"]));
+    browser.run("location.hash = '#only=d,go,ruby&sort=ratio'");
+    assert_eq!(later(SHOWN), json!(["panel-alloc"]));
 
     // What stands behind a chart.
     browser.click("#panel-alloc details summary");

@@ -36,6 +36,8 @@ fn server(attend: impl Fn(&TcpStream) + Clone + Send + 'static) -> u16 {
     let port = listener.local_addr().expect("a port").port();
     thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
+            // Answers are written in pieces.
+            stream.set_nodelay(true).expect("an option of TCP's");
             let attend = attend.clone();
             thread::spawn(move || attend(&stream));
         }
@@ -104,6 +106,43 @@ fn answers_that_are_lost_mixed_up_or_made_up_are_failures() {
     drop(gone);
     let refused = complaint(Client::new(port, &answer_to, &go_on).hold(1, 1));
     assert!(refused.contains("cannot be connected to"), "{refused}");
+}
+
+/// A server that closes each connection after so many answers, the last of which says so.
+fn closing_after(most: u64) -> u16 {
+    server(move |mut stream| {
+        for count in 1.. {
+            let Some(target) = next(stream) else { return };
+            if count < most {
+                answer(stream, &answer_to(&target));
+                continue;
+            }
+            let body = answer_to(&target);
+            let head =
+                format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}", body.len());
+            let _ = write!(stream, "{head}\r\n\r\n{body}");
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+            return;
+        }
+    })
+}
+
+#[test]
+fn a_server_may_close_a_connection_that_it_has_kept_for_long_if_it_says_so() {
+    let port = closing_after(100);
+    let mut client = Client::new(port, &answer_to, &go_on);
+    let mut first = client.hold(1, 1).expect("answers");
+    for _ in 0..250 {
+        client.ask(&mut first).expect("an answer");
+    }
+    assert_eq!((client.made(), client.closed()), (251, 2));
+    let paced = client.pace(1, 4_000, TIME).expect("answers");
+    assert_eq!((paced.requests, client.closed()), (200, 4));
+
+    let mut client = Client::new(closing_after(49), &answer_to, &go_on);
+    let early = complaint(client.rush(1, Duration::from_secs(5)));
+    assert!(early.contains("answer 49 of a connection was its last"), "{early}");
+    assert!(early.contains("to be kept for 50 requests"), "{early}");
 }
 
 #[test]

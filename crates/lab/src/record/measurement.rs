@@ -78,9 +78,18 @@ impl Measurement {
         Quantity::of(&self.metric)
     }
 
-    /// A value of this metric, with its unit.
+    /// A value of this metric, with its unit. Rates, which are large numbers, have the digits that mean
+    /// something.
     pub(crate) fn show(&self, value: f64) -> String {
-        self.quantity().show(value)
+        match (self.quantity(), self.ci_low.zip(self.ci_high)) {
+            (Quantity::Rate(_), Some((low, high))) if value >= 100.0 && !self.is_rough() => {
+                // The ends of the interval have as many as the median.
+                let reach = (high - self.median).max(self.median - low);
+                let interval = Some((value - reach, value + reach));
+                format!("{}/s", number::precise(value, interval, self.samples.len(), 0))
+            }
+            (quantity, _) => quantity.show(value),
+        }
     }
 
     /// The median, with its unit; of a few samples two digits of it, and the mark.

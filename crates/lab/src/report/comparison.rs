@@ -71,7 +71,7 @@ fn sentences(comparison: &Comparison) -> Vec<String> {
     let of = |verdict| told.iter().copied().filter(move |p| p.change.verdict == verdict);
     let about = |pair: &Pair| {
         let (subject, metric) = (pair.new.subject.spoken(), &pair.new.metric);
-        format!("{subject} {}: {}", spoken(metric), pair.change.words(metric))
+        format!("{subject}, {}: {}", spoken(metric), pair.change.words(metric))
     };
     let mut found = Vec::new();
     for (verdict, word) in [(Verdict::Worse, "worse"), (Verdict::Better, "better")] {

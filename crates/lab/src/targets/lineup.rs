@@ -13,7 +13,7 @@ use carefree_workloads::unit::Unit;
 use carefree_workloads::workload::{Size, Workload};
 
 use super::image::Engine;
-use super::spec::UnitSpec;
+use super::spec::{MostIdle, UnitSpec};
 use super::{Facts, Finding, Folders, NotReady, Ready, Runtime, Target};
 use crate::course::Course;
 use crate::hosted;
@@ -370,8 +370,12 @@ impl Lineup {
                         }
                         field.ready.insert(key(&trial), ready);
                         let trials = sizes.trials(&trial, unit.feed.as_deref(), &unit.serve);
-                        let trials = trials.into_iter();
-                        field.kinds.extend(trials.filter(|t| t.parameters.units() <= most));
+                        let mut trials: Vec<Trial> =
+                            trials.into_iter().filter(|t| t.parameters.units() <= most).collect();
+                        if let Some(limit) = &unit.max_idle {
+                            field.limit_idle(&mut trials, limit, &who);
+                        }
+                        field.kinds.extend(trials);
                     }
                     Err(NotReady { failure, stderr }) => {
                         field.fail(Failed::new(&trial, failure, stderr));
@@ -432,6 +436,30 @@ impl Field {
 
     fn leave_out(&mut self, message: String, advice: String) {
         self.notes.push(Warning::new(WarningKind::LeftOut, message, advice));
+    }
+
+    /// Lowers the idle connections of servers to what this one can hold.
+    fn limit_idle(
+        &mut self,
+        trials: &mut Vec<Trial>,
+        MostIdle { most, why }: &MostIdle,
+        who: &str,
+    ) {
+        let count = |trial: &Trial| trial.parameters.number("idle").unwrap_or(0);
+        if !trials.iter().any(|trial| count(trial) > *most) {
+            return;
+        }
+        for trial in trials.iter_mut().filter(|trial| count(trial) > *most) {
+            trial.parameters.set("idle", *most);
+        }
+        // Several numbers may have come to be one.
+        let mut known = BTreeSet::new();
+        trials.retain(|trial| known.insert(key(trial)));
+        self.notes.push(Warning::new(
+            WarningKind::FewerUnits,
+            format!("{who} holds {most} idle connections at most: {why}"),
+            format!("compare it with others of as few: --idle {most}"),
+        ));
     }
 
     /// Notes that a unit has no part in a workload.
@@ -504,7 +532,8 @@ fn varied(runtime: Runtime, variant: Option<&str>) -> Result<Runtime> {
     let Some(variant) = variant else { return Ok(runtime) };
     known_variant(runtime.target(), variant)?;
     let found = runtime.in_variant(variant);
-    found.map_err(|finding| anyhow!("{}", why_not(&runtime, variant, finding)))
+    let name = runtime.target().name();
+    found.map_err(|finding| anyhow!("{name}/{variant}: {}", why_not(&runtime, variant, finding)))
 }
 
 fn known_variant(target: &Target, variant: &str) -> Result<()> {

@@ -115,12 +115,22 @@ pub(crate) struct UnitSpec {
     /// Kinds of servers that its program can be.
     #[serde(default = "plain")]
     pub(crate) serve: Vec<Kind>,
+    /// Idle connections that its server can hold, where there is a limit.
+    pub(crate) max_idle: Option<MostIdle>,
     /// Whether there is a unit of these threads on fibers as well.
     #[serde(default)]
     carefree_run: bool,
     /// Whether this is that unit.
     #[serde(skip)]
     pub(crate) hosted: bool,
+}
+
+/// A limit on idle connections.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MostIdle {
+    pub(crate) most: u64,
+    pub(crate) why: String,
 }
 
 /// A program need not know of backends.

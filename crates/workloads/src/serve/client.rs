@@ -61,6 +61,8 @@ pub struct Client<'a> {
     host: SocketAddr,
     /// Requests made so far: the number of the last one.
     made: u64,
+    /// Connections that the server has closed, as it had said, and that others were opened for.
+    closed: u64,
     /// The right answer to a GET of a target.
     answer_to: &'a dyn Fn(&str) -> String,
     /// Asked every now and then; an error ends what is under way.
@@ -101,12 +103,18 @@ impl<'a> Client<'a> {
         answer_to: &'a dyn Fn(&str) -> String,
         go_on: &'a dyn Fn() -> Result<(), Failure>,
     ) -> Client<'a> {
-        Client { host: (Ipv4Addr::LOCALHOST, port).into(), made: 0, answer_to, go_on }
+        Client { host: (Ipv4Addr::LOCALHOST, port).into(), made: 0, closed: 0, answer_to, go_on }
     }
 
     /// Requests made so far.
     pub fn made(&self) -> u64 {
         self.made
+    }
+
+    /// Connections so far that the server has closed after an answer that said so. Others were opened in
+    /// their place.
+    pub fn closed(&self) -> u64 {
+        self.closed
     }
 
     /// Opens connections that stay open, and uses each once, so that the server has them all; at most
@@ -160,6 +168,7 @@ impl<'a> Client<'a> {
         }
         for connection in &mut open.0 {
             connection.answer()?;
+            self.keep(connection)?;
             (self.go_on)()?;
         }
         Ok(())
@@ -201,6 +210,16 @@ impl<'a> Client<'a> {
     fn open(&self) -> Result<Connection, Failure> {
         (self.go_on)()?;
         Connection::open(self.host, PATIENCE)
+    }
+
+    /// Opens another connection in place of one that the server closes, as servers do that keep one for
+    /// so many requests.
+    fn keep(&mut self, connection: &mut Connection) -> Result<(), Failure> {
+        if connection.is_over() {
+            self.closed += 1;
+            *connection = self.open()?;
+        }
+        Ok(())
     }
 
     /// Makes the next request over this connection.
@@ -264,6 +283,7 @@ impl<'a> Client<'a> {
                     let now = Instant::now();
                     let (since, late) = under_way[at];
                     done.push(Done { latency: now - since, late });
+                    self.keep(&mut connections[at])?;
                     free.push_back((at, now));
                 }
             }

@@ -15,6 +15,9 @@ const ANSWER_MOST: usize = 16 << 10;
 
 const FIELDS_MOST: usize = 64;
 
+/// Connections are kept for so many requests, at least. Some servers close them after a hundred.
+const KEPT: u64 = 50;
+
 /// A connection that is kept.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -24,6 +27,10 @@ pub(super) struct Connection {
     received: Vec<u8>,
     /// The request that is under way: its number, and the right answer.
     asked: Option<(u64, String)>,
+    /// Requests that were answered over it.
+    answered: u64,
+    /// Whether the last answer said that the server closes it.
+    is_over: bool,
 }
 
 impl Connection {
@@ -40,7 +47,13 @@ impl Connection {
         let stream = open().map_err(|error: io::Error| {
             Failure::new(format!("the server's port cannot be connected to: {error}"))
         })?;
-        Ok(Connection { stream, host, received: Vec::new(), asked: None })
+        let (received, asked) = (Vec::new(), None);
+        Ok(Connection { stream, host, received, asked, answered: 0, is_over: false })
+    }
+
+    /// Whether the server has said, with its last answer, that it closes this connection.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
     }
 
     /// Sends the request of this number, which `answer` is the right answer to. The one before has been
@@ -98,11 +111,20 @@ impl Connection {
         let (number, right) = self.asked.as_ref().ok_or_else(|| Failure::new(UNASKED))?;
         let number = *number;
         self.received.extend_from_slice(&buffer[..count]);
-        if !check(&self.received, number, right)? {
+        let Some(answer) = check(&self.received, number, right)? else {
             return Ok(None);
-        }
+        };
         self.received.clear();
         self.asked = None;
+        self.answered += 1;
+        if answer.is_last && self.answered < KEPT {
+            return Err(Failure::new(format!(
+                "answer {} of a connection was its last, by Connection: close; connections are to be kept \
+                 for {KEPT} requests at least",
+                self.answered
+            )));
+        }
+        self.is_over = answer.is_last;
         Ok(Some(number))
     }
 }
@@ -126,15 +148,22 @@ fn broken(asked: Option<u64>, error: &io::Error) -> Failure {
     }
 }
 
-/// Whether these bytes are the whole answer to the request of this number, which is `right`; not yet,
-/// if they are the beginning of it.
-fn check(received: &[u8], number: u64, right: &str) -> Result<bool, Failure> {
+/// A whole answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Answered {
+    /// Whether the server closes the connection.
+    is_last: bool,
+}
+
+/// The answer to the request of this number, which is `right`, if these bytes are the whole of it;
+/// nothing yet, if they are its beginning.
+fn check(received: &[u8], number: u64, right: &str) -> Result<Option<Answered>, Failure> {
     let wrong = |what: String| Err(Failure::new(format!("request {number} {what}")));
     let mut fields = [httparse::EMPTY_HEADER; FIELDS_MOST];
     let mut answer = httparse::Response::new(&mut fields);
     let head = match answer.parse(received) {
         Ok(httparse::Status::Complete(head)) => head,
-        Ok(httparse::Status::Partial) if received.len() < ANSWER_MOST => return Ok(false),
+        Ok(httparse::Status::Partial) if received.len() < ANSWER_MOST => return Ok(None),
         _ => return wrong("was answered by something else than HTTP/1.1".into()),
     };
     if answer.code != Some(200) || answer.version != Some(1) {
@@ -145,9 +174,7 @@ fn check(received: &[u8], number: u64, right: &str) -> Result<bool, Failure> {
         let found = answer.headers.iter().find(|field| field.name.eq_ignore_ascii_case(name));
         found.map(|field| String::from_utf8_lossy(field.value.trim_ascii()).into_owned())
     };
-    if field("connection").is_some_and(|value| value.eq_ignore_ascii_case("close")) {
-        return wrong("was answered with Connection: close; connections are to be kept".into());
-    }
+    let is_last = field("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
     let Some(length) = field("content-length").and_then(|value| value.parse::<usize>().ok()) else {
         return wrong("was answered without a Content-Length".into());
     };
@@ -159,7 +186,7 @@ fn check(received: &[u8], number: u64, right: &str) -> Result<bool, Failure> {
     if body.len() > length {
         return Err(Failure::new(UNASKED));
     }
-    Ok(body.len() == length)
+    Ok((body.len() == length).then_some(Answered { is_last }))
 }
 
 #[cfg(test)]
@@ -173,9 +200,12 @@ mod tests {
     #[test]
     fn an_answer_is_awaited_to_its_end() {
         for end in 0..GOOD.len() {
-            assert_eq!(check(&GOOD.as_bytes()[..end], 17, RIGHT), Ok(false), "{end}");
+            assert_eq!(check(&GOOD.as_bytes()[..end], 17, RIGHT), Ok(None), "{end}");
         }
-        assert_eq!(check(GOOD.as_bytes(), 17, RIGHT), Ok(true));
+        let whole = |answer: &str| check(answer.as_bytes(), 17, RIGHT);
+        assert_eq!(whole(GOOD), Ok(Some(Answered { is_last: false })));
+        let last = GOOD.replacen("X: y", "connection: Close", 1);
+        assert_eq!(whole(&last), Ok(Some(Answered { is_last: true })));
     }
 
     #[test]
@@ -189,7 +219,6 @@ mod tests {
             ("13", "12", "(12 bytes), not by"),
             ("200 OK", "404 Not Found", "by HTTP/1.1 404, not HTTP/1.1 200"),
             ("HTTP/1.1", "HTTP/1.0", "by HTTP/1.0 200, not HTTP/1.1 200"),
-            ("X: y", "connection: Close", "Connection: close"),
             ("Content-Length: 13", "Transfer-Encoding: chunked", "without a Content-Length"),
             ("HTTP/1.1", "SMTP", "something else than HTTP/1.1"),
             ("/17\n", "/17\nHTTP/1.1 200 OK", "more than the answers"),

@@ -23,6 +23,26 @@
   system.addEventListener("change", show);
   show();
 
+  // What the reader has chosen is kept in the address, so that a link shows the same: the workload,
+  // which runtimes, and their order. What is left out is as on a page that has just been opened.
+  const keys = ["workload", "only", "sort"];
+  let choice = {};
+  // The address of a section says nothing of this.
+  const read = () => {
+    const told = new URLSearchParams(location.hash.slice(1));
+    if (keys.some((key) => told.has(key))) choice = Object.fromEntries(told);
+  };
+  const keep = (changes) => {
+    Object.assign(choice, changes);
+    const parts = keys
+      .filter((key) => choice[key] !== undefined)
+      .map((key) => `${key}=${choice[key].split(",").map(encodeURIComponent).join(",")}`);
+    const hash = parts.length ? `#${parts.join("&")}` : "#";
+    try { history.replaceState(null, "", hash); } catch { location.hash = hash; }
+  };
+  addEventListener("hashchange", read);
+  read();
+
   // Tabs: one workload at a time. Without this script all of them are shown.
   const list = document.querySelector("[role=tablist]");
   if (list) {
@@ -33,11 +53,16 @@
       tab.tabIndex = on ? 0 : -1;
       document.getElementById(tab.getAttribute("aria-controls")).hidden = !on;
     });
+    const choose = (tab) => {
+      select(tab);
+      keep({ workload: tab === tabs[0] ? undefined : tab.textContent });
+    };
+    const follow = () => select(tabs.find((tab) => tab.textContent === choice.workload) ?? tabs[0]);
     const step = { ArrowRight: 1, ArrowLeft: -1 };
     list.hidden = false;
     list.addEventListener("click", (event) => {
       const tab = event.target.closest("[role=tab]");
-      if (tab) select(tab);
+      if (tab) choose(tab);
     });
     list.addEventListener("keydown", (event) => {
       const at = tabs.indexOf(document.activeElement);
@@ -45,13 +70,14 @@
         ?? (step[event.key] && (at + step[event.key] + tabs.length) % tabs.length);
       if (at < 0 || to === undefined) return;
       event.preventDefault();
-      select(tabs[to]);
+      choose(tabs[to]);
       tabs[to].focus();
     });
-    select(tabs[0]);
+    addEventListener("hashchange", follow);
+    follow();
   }
 
-  // Which runtimes are shown, and in which order: kept in the address, so that a link shows the same.
+  // Which runtimes are shown, and in which order.
   const form = document.getElementById("choice");
   if (form) {
     const boxes = [...form.querySelectorAll("input")];
@@ -102,30 +128,25 @@
         }
       });
     };
-    const keep = () => {
-      const only = boxes.filter((box) => box.checked).map((box) => box.value);
-      const parts = [];
-      if (only.length < boxes.length) parts.push(`only=${only.map(encodeURIComponent).join(",")}`);
-      if (sort.value !== "ratio") parts.push(`sort=${sort.value}`);
-      const hash = parts.length ? `#${parts.join("&")}` : "#";
-      try { history.replaceState(null, "", hash); } catch { location.hash = hash; }
-    };
-    const read = () => {
-      const state = new URLSearchParams(location.hash.slice(1));
-      // The address of a section says nothing of this.
-      if (!state.has("only") && !state.has("sort")) return;
-      const only = state.has("only") ? state.get("only").split(",") : names;
+    const follow = () => {
+      const only = choice.only?.split(",") ?? names;
       boxes.forEach((box) => { box.checked = only.includes(box.value); });
-      if ([...sort.options].some((option) => option.value === state.get("sort"))) {
-        sort.value = state.get("sort");
-      }
+      const order = choice.sort ?? "ratio";
+      if ([...sort.options].some((option) => option.value === order)) sort.value = order;
       show();
     };
     form.hidden = false;
     form.addEventListener("submit", (event) => event.preventDefault());
-    form.addEventListener("change", () => { show(); keep(); });
-    addEventListener("hashchange", read);
-    read();
+    form.addEventListener("change", () => {
+      show();
+      const only = boxes.filter((box) => box.checked).map((box) => box.value);
+      keep({
+        only: only.length < boxes.length ? only.join(",") : undefined,
+        sort: sort.value === "ratio" ? undefined : sort.value,
+      });
+    });
+    addEventListener("hashchange", follow);
+    follow();
   }
 
   // A link into something that is folded opens it.
