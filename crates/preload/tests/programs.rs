@@ -141,6 +141,12 @@ fn alternate_stacks_are_those_of_threads() {
     compare_c("alternate.c");
 }
 
+/// Also amid computing, where they wait, jump, exit, fork or are cancelled.
+#[test]
+fn handlers_run_on_the_alternate_stacks_of_their_threads() {
+    compare_c("on_alternate.c");
+}
+
 #[test]
 fn pending_signals_are_handled_where_they_are_unblocked() {
     compare_c("opened.c");

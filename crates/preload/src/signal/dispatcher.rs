@@ -30,7 +30,7 @@ pub(crate) fn begin() -> u64 {
     carrier::prepare();
     beside::note_parent();
     let before = change_kernels(libc::SIG_SETMASK, Some(!OPEN));
-    *record::MAIN.alternate.lock() = record::Alternate(alternate::kernels());
+    alternate::adopt(&record::MAIN);
     record::MAIN.mask.store(before & !UNBLOCKABLE, Ordering::SeqCst);
     before
 }

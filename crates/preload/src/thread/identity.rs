@@ -23,7 +23,7 @@ pub(crate) fn find_number(number: c_int) -> Option<Held> {
 /// # Safety
 /// As for the system call.
 pub(crate) unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<c_long> {
-    let (me, _) = record::current()?;
+    let (me, record) = record::current()?;
     let [a, b, c, d, ..] = arguments;
     match number {
         libc::SYS_gettid => Some(me.number().into()),
@@ -53,6 +53,10 @@ pub(crate) unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<
         libc::SYS_rt_sigprocmask if d == size_of::<u64>() => {
             // SAFETY: as this function demands.
             Some(answer(unsafe { signal::change(a as c_int, b as *const u64, c as *mut u64) }))
+        }
+        libc::SYS_sigaltstack => {
+            // SAFETY: as this function demands.
+            Some(answer(unsafe { signal::change_alternate(record, a as *const _, b as *mut _) }))
         }
         // SAFETY: as this function demands, for all three.
         _ => unsafe {
