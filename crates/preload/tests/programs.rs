@@ -369,6 +369,12 @@ fn threads_are_told_the_processor_time_they_have_used() {
     compare_c("cpu_time.c");
 }
 
+/// On the clocks of threads, and on those of the kernel's, with signals for one thread.
+#[test]
+fn timers_are_those_of_threads() {
+    compare_c("timers.c");
+}
+
 /// Threads that stay threads wait for mutexes that inherit priorities and that others hold.
 #[test]
 fn mutexes_that_inherit_priorities_are_shared_with_threads_of_the_kernels() {

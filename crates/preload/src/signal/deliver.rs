@@ -124,13 +124,7 @@ unsafe fn call(
                 <*mut c_void>::cast,
             );
             after.swap(context);
-            carefree_call_handler(
-                action.sa_sigaction,
-                signal,
-                &raw mut info,
-                context.cast(),
-                end,
-            );
+            carefree_call_handler(action.sa_sigaction, signal, &raw mut info, context.cast(), end);
             after.swap(context);
         } else {
             let none = ptr::null_mut();

@@ -28,6 +28,7 @@ mod mask;
 mod post;
 pub(crate) mod queue;
 mod set;
+mod timer;
 mod wait;
 
 pub(crate) use alternate::{change as change_alternate, give_back as give_alternate_back};
@@ -42,4 +43,5 @@ pub(crate) use mask::{
 };
 pub(crate) use post::look_again;
 pub(crate) use set::{OURS, UNBLOCKABLE, number};
+pub(crate) use timer::by_number as timer_by_number;
 pub(crate) use wait::{suspend, take, wait_with_mask};

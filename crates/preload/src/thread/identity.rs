@@ -61,7 +61,8 @@ pub(crate) unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<
         // SAFETY: as this function demands, for all three.
         _ => unsafe {
             let cloned = clone::by_number(number, arguments).map(answer_of);
-            cloned.or_else(|| cpu_time::by_number(number, arguments).map(c_long::from))
+            let asked = cloned.or_else(|| cpu_time::by_number(number, arguments).map(c_long::from));
+            asked.or_else(|| signal::timer_by_number(number, arguments).map(answer))
         },
     }
 }
