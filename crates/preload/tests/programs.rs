@@ -331,6 +331,32 @@ fn threads_stay_threads_by_where_they_start() {
     }
 }
 
+/// Those that a library in Go creates, by what it exports.
+#[test]
+fn threads_of_go_stay_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let [program, go, plain] =
+        ["program", "libgo.so", "libplain.so"].map(|name| folder.path().join(name));
+    let compile = |arguments: &[&str], out: &Path| {
+        let mut compiler = Command::new("cc");
+        compiler.args(arguments).args(["-O1", "-pthread", "-o"]).arg(out);
+        compiler.arg(source("goroutines.c")).status().map(|status| assert!(status.success()))
+    };
+    let library = ["-shared", "-fPIC", "-DLIBRARY"];
+    if compile(&[&library[..], &["-DGO"]].concat(), &go).is_err() {
+        return eprintln!("skipped: cc is not installed");
+    }
+    compile(&library, &plain).unwrap();
+    compile(&[], &program).unwrap();
+    let paths = [&plain, &go, &plain, &go].map(|path| path.as_os_str());
+    let output = run(&[&[program.as_os_str()], &paths[..]].concat(), Some(2));
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{told}");
+    let kinds: Vec<_> = told.lines().collect();
+    let [plain, go] = ["fiber", "thread"];
+    assert_eq!(kinds, [plain, plain, go, go, plain, plain, go, go]);
+}
+
 #[test]
 fn threads_fork_and_start_programs() {
     compare_c("processes.c");
