@@ -274,7 +274,7 @@ fn a_program_whose_threads_cannot_be_fibers_ends_if_it_must_not_run() {
     assert!(stderr(&output).contains("more than 1 MiB"), "{output:?}");
 }
 
-/// Go calls handlers of signals on stacks of its own, and ends where they are not: here it is told so often.
+/// Go sets masks and stacks of its threads behind Carefree's back, and ends where they are fibers'.
 #[test]
 fn threads_of_programs_in_go_stay_threads() {
     artifact::preload();

@@ -59,6 +59,8 @@ extern "C" fn in_child() {
         hosted::renew();
         record::renew();
         exempt::renew();
+        // SAFETY: the child of a fork has one thread, which is in a handler of forks.
+        unsafe { thread::renew_go() };
         kept::renew();
         signal::renew();
     }

@@ -17,6 +17,7 @@
 use std::ffi::{c_int, c_long, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use carefree_ground::kernel;
 use carefree_ground::lock::Lock;
@@ -60,6 +61,8 @@ struct Timer {
 }
 
 static TIMERS: Lock<Vec<Timer>> = Lock::new(Vec::new());
+/// How many there are. (Calls that are made within handlers of the kernel's threads take no lock for nothing.)
+static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// What is told of a timer's signal (`siginfo_t`).
 #[repr(C)]
@@ -90,17 +93,18 @@ pub(super) fn told(info: &mut siginfo_t) -> Option<(c_int, &mut c_int)> {
 pub(super) unsafe fn renew() {
     // SAFETY: as this function demands.
     unsafe { TIMERS.renew(Vec::new()) };
+    COUNT.store(0, Ordering::Relaxed);
 }
 
 fn with<T>(id: c_int, f: impl FnOnce(&mut Timer) -> T) -> Option<T> {
+    if COUNT.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
     TIMERS.lock().iter_mut().find(|timer| timer.id == id).map(f)
 }
 
 /// That timer, if it is on the clock of a hosted thread.
 fn find_used(id: c_int) -> Option<Used> {
-    if !hosted::is_hosting() {
-        return None;
-    }
     with(id, |timer| timer.used)?
 }
 
@@ -189,6 +193,7 @@ fn create(clock: clockid_t, event: Option<&sigevent>) -> Option<Result<c_int, c_
     };
     // The list grows under its lock: the caller must not park in the allocator meanwhile.
     without_parking(|| TIMERS.lock().push(timer));
+    COUNT.fetch_add(1, Ordering::Relaxed);
     Some(Ok(id))
 }
 
@@ -245,8 +250,16 @@ unsafe fn get(id: c_int, told: *mut itimerspec) -> Option<c_int> {
     Some(0)
 }
 
+/// The timer is deleted.
 fn forget(id: c_int) {
-    TIMERS.lock().retain(|timer| timer.id != id);
+    if COUNT.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    let mut timers = TIMERS.lock();
+    if let Some(place) = timers.iter().position(|timer| timer.id == id) {
+        timers.swap_remove(place);
+        COUNT.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// A timer of the kernel's that stands for one of these has interrupted the dispatcher, which calls this.
@@ -416,9 +429,7 @@ stand_in! {
 
     /// `timer_delete(2)`.
     fn timer_delete(timer: Name) -> c_int {
-        if hosted::is_hosting() {
-            forget(id_of(timer));
-        }
+        forget(id_of(timer));
         // SAFETY: the caller's argument.
         unsafe { next(timer) }
     }

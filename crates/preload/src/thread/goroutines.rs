@@ -13,12 +13,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use carefree_context::loader;
 use carefree_ground::lock::Lock;
+use carefree_runtime::hosted;
 use carefree_runtime::wait::without_parking;
 
-/// Where threads have started, and whether that is Go's.
+/// Where threads have started from when there are hosted ones, and whether that is Go's.
 static KNOWN: Lock<Vec<(Range<usize>, bool)>> = Lock::new(Vec::new());
 /// Whether libraries have been loaded since: they may lie where others did.
 static STALE: AtomicBool = AtomicBool::new(false);
+
+/// In the child of a fork.
+///
+/// # Safety
+/// There is one thread, and it is not in here.
+pub(crate) unsafe fn renew() {
+    // SAFETY: as this function demands.
+    unsafe { KNOWN.renew(Vec::new()) };
+}
 
 /// A library was loaded.
 pub(crate) fn look_again() {
@@ -27,6 +37,9 @@ pub(crate) fn look_again() {
 
 /// Whether a thread that starts with `function` is one of Go's.
 pub(super) fn are_run_by(function: usize) -> bool {
+    if !hosted::is_hosting() {
+        return look_up(function).is_some_and(|(_, is_go)| is_go);
+    }
     let known = without_parking(|| {
         let mut known = KNOWN.lock();
         if STALE.swap(false, Ordering::Acquire) {
@@ -34,11 +47,16 @@ pub(super) fn are_run_by(function: usize) -> bool {
         }
         known.iter().find(|(range, _)| range.contains(&function)).map(|(_, is_go)| *is_go)
     });
-    known.unwrap_or_else(|| look_up(function))
+    known.unwrap_or_else(|| {
+        // (None has code that was made at run time.)
+        let Some((range, is_go)) = look_up(function) else { return false };
+        without_parking(|| KNOWN.lock().push((range, is_go)));
+        is_go
+    })
 }
 
 #[cold]
-fn look_up(function: usize) -> bool {
+fn look_up(function: usize) -> Option<(Range<usize>, bool)> {
     without_parking(|| {
         let mut found = None;
         loader::any_object(|info| {
@@ -50,10 +68,7 @@ fn look_up(function: usize) -> bool {
             }
             is_this
         });
-        // (None has code that was made at run time.)
-        let Some((range, is_go)) = found else { return false };
-        KNOWN.lock().push((range, is_go));
-        is_go
+        found
     })
 }
 
