@@ -21,6 +21,7 @@ mod beside;
 mod carrier;
 mod deliver;
 mod dispatcher;
+mod expiry;
 mod handler;
 mod jump;
 mod kill;

@@ -8,8 +8,8 @@ use carefree_ground::lock::Lock;
 use carefree_runtime::wait::without_parking;
 use libc::siginfo_t;
 
+use crate::signal::expiry::Expiry;
 use crate::signal::set::bit;
-use crate::signal::timer;
 
 /// Signals from here on are queued as often as they are sent; those before only once.
 const FIRST_QUEUED: c_int = 32;
@@ -55,7 +55,6 @@ impl Queue {
 
     /// Adds a signal, `for_any` if the process's; false if the thread takes no more.
     pub(crate) fn push(&self, mut info: siginfo_t, for_any: bool) -> bool {
-        let info_signal = info.si_signo;
         // The list grows under its lock: the caller must not park in the allocator meanwhile.
         without_parking(|| {
             let mut came = self.came.lock();
@@ -64,14 +63,11 @@ impl Queue {
             }
             let own = bit(info.si_signo);
             // A timer's is there once, and tells how often it would have come.
-            if let Some((timer, late)) = timer::told(&mut info) {
-                let again = came.iter_mut().find_map(|came| {
-                    let signal = came.info.si_signo;
-                    timer::told(&mut came.info)
-                        .filter(|told| told.0 == timer && signal == info_signal)
-                });
-                if let Some((_, sum)) = again {
-                    *sum = sum.saturating_add(*late).saturating_add(1);
+            if let Some(expiry) = Expiry::of(&mut info).copied() {
+                let mut timers = came.iter_mut().filter_map(|came| Expiry::of(&mut came.info));
+                if let Some(before) = timers.find(|before| before.is_same(&expiry)) {
+                    let more = expiry.overrun.saturating_add(1);
+                    before.overrun = before.overrun.saturating_add(more);
                     return true;
                 }
             }

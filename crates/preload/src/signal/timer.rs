@@ -15,8 +15,6 @@
 //! kernel's alone.
 
 use std::ffi::{c_int, c_long, c_void};
-use std::mem::MaybeUninit;
-use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use carefree_ground::kernel;
@@ -25,6 +23,7 @@ use carefree_runtime::hosted;
 use carefree_runtime::wait::without_parking;
 use libc::{clockid_t, itimerspec, sigevent, siginfo_t, timespec};
 
+use crate::signal::expiry::Expiry;
 use crate::signal::set::{OURS, give_to_process, is_signal};
 use crate::signal::{deliver, post};
 use crate::thread::record::set_errno;
@@ -63,28 +62,6 @@ struct Timer {
 static TIMERS: Lock<Vec<Timer>> = Lock::new(Vec::new());
 /// How many there are. (Calls that are made within handlers of the kernel's threads take no lock for nothing.)
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-
-/// What is told of a timer's signal (`siginfo_t`).
-#[repr(C)]
-struct Told {
-    signal: c_int,
-    errno: c_int,
-    code: c_int,
-    _aligned: c_int,
-    id: c_int,
-    overrun: c_int,
-    value: usize,
-}
-
-/// The timer whose signal this is, and how many more it stands for; `None` if it is not a timer's.
-pub(super) fn told(info: &mut siginfo_t) -> Option<(c_int, &mut c_int)> {
-    if info.si_code != libc::SI_TIMER {
-        return None;
-    }
-    // SAFETY: it begins so, where it is a timer's.
-    let told = unsafe { &mut *ptr::from_mut(info).cast::<Told>() };
-    Some((told.id, &mut told.overrun))
-}
 
 /// In the child of a fork, which inherits no timers.
 ///
@@ -264,8 +241,7 @@ fn forget(id: c_int) {
 
 /// A timer of the kernel's that stands for one of these has interrupted the dispatcher, which calls this.
 pub(super) fn fired(info: &mut siginfo_t) {
-    let Some((id, late)) = told(info) else { return };
-    let mut late = *late;
+    let Some(Expiry { id, overrun: mut late, .. }) = Expiry::of(info).copied() else { return };
     let Some(timer) = with(id, |timer| *timer) else { return };
     if let Some(used) = timer.used {
         // If the thread has ended, it uses no more.
@@ -275,22 +251,8 @@ pub(super) fn fired(info: &mut siginfo_t) {
             None => return,
         }
     }
-    let mut signal = MaybeUninit::<siginfo_t>::zeroed();
-    let Timer { value, receiver, .. } = timer;
-    // SAFETY: a `siginfo_t` begins with this; zeros are valid for the rest.
-    let signal = unsafe {
-        signal.as_mut_ptr().cast::<Told>().write(Told {
-            signal: timer.signal,
-            errno: 0,
-            code: libc::SI_TIMER,
-            _aligned: 0,
-            id,
-            overrun: late,
-            value,
-        });
-        signal.assume_init()
-    };
-    match receiver {
+    let signal = Expiry::told(timer.signal, id, late, timer.value);
+    match timer.receiver {
         0 => give_to_process(&signal),
         // (A thread that has ended by now is sent nothing.)
         number => {
