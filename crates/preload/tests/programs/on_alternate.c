@@ -256,6 +256,56 @@ static void *forks_within(void *unused) {
     return unused;
 }
 
+enum { LARGE = 240 << 10 };
+
+// Handlers of faults may use much of a stack that their thread has set.
+static void deep(int signal) {
+    volatile char here[LARGE - (40 << 10)];
+    for (size_t i = 0; i < sizeof here; i += 512) here[i] = (char)signal;
+    calls += here[sizeof here / 1024 * 512] == signal;
+    siglongjmp(buffer, 1);
+}
+
+static sigjmp_buf plain;
+
+// Leaves by a jump that restores no mask.
+static void unblocks(int signal) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, signal);
+    assert(!pthread_sigmask(SIG_UNBLOCK, &set, NULL));
+    siglongjmp(plain, 1);
+}
+
+static void exits_too(int signal) {
+    pthread_exit((void *)(long)signal);
+}
+
+static void fault(void) {
+    *(volatile int *)8 = 1;
+    assert(0);
+}
+
+static void *faults_and_ends(void *unused) {
+    memory = malloc(SIZE);
+    set(0);
+    fault();
+    return unused;
+}
+
+static void *faults(void *unused) {
+    stack_t stack = {.ss_sp = malloc(LARGE), .ss_size = LARGE};
+    assert(stack.ss_sp && !sigaltstack(&stack, NULL));
+    for (volatile int i = 0; i < 3; i++) {
+        if (!sigsetjmp(buffer, 1)) fault();
+        usleep(100);
+    }
+    assert(calls == 3 && now().ss_flags == 0);
+    assert(!sigaltstack(&(stack_t){.ss_flags = SS_DISABLE}, NULL));
+    free(stack.ss_sp);
+    return unused;
+}
+
 int main(void) {
     enum { THREADS = 8 };
     pthread_t threads[THREADS];
@@ -287,5 +337,21 @@ int main(void) {
     handle(SIGUSR1, forks, SA_ONSTACK);
     assert(!pthread_create(&thread, NULL, forks_within, NULL) && !pthread_join(thread, NULL));
     puts("forks within");
+
+    handle(SIGSEGV, deep, SA_ONSTACK);
+    for (int i = 0; i < 4; i++) assert(!pthread_create(&threads[i], NULL, faults, NULL));
+    for (int i = 0; i < 4; i++) assert(!pthread_join(threads[i], NULL));
+    handle(SIGSEGV, unblocks, SA_ONSTACK);
+    memory = malloc(SIZE);
+    set(0);
+    for (volatile int i = 0; i < 3; i++) {
+        if (!sigsetjmp(plain, 0)) fault();
+    }
+    handle(SIGSEGV, exits_too, SA_ONSTACK);
+    for (int i = 0; i < 5; i++) {
+        assert(!pthread_create(&thread, NULL, faults_and_ends, NULL) && !pthread_join(thread, &value));
+        assert(value == (void *)SIGSEGV);
+    }
+    puts("faults");
     return 0;
 }
