@@ -13,7 +13,9 @@ use crate::run::program::Program;
 /// Why the program's threads stay threads because of its libraries, if they do.
 pub(super) fn why_not(program: &Program) -> Option<String> {
     let binary = program.binary()?;
-    let loader = elf::loader(&binary)?;
+    // The program's may be anything: to look at a program must not run what came with it.
+    let own = elf::loader(&std::env::current_exe().ok()?)?;
+    let loader = elf::loader(&binary).filter(|loader| *loader == own)?;
     let libraries = libraries(&loader, &binary);
     for path in &libraries {
         if elf::is_go(path) {
