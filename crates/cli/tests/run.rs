@@ -50,6 +50,43 @@ fn the_doctor_says_what_becomes_of_a_program() {
     assert_eq!(stderr(&output), "carefree: no-such-program-here: no such program in PATH\n");
 }
 
+/// The program's own and that of its libraries.
+#[test]
+fn the_doctor_sees_too_much_thread_local_storage() {
+    let folder = tempfile::tempdir().unwrap();
+    let [program, library] = ["program", "libstored.so"].map(|name| folder.path().join(name));
+    let compile = |text: &str, arguments: &[&std::ffi::OsStr], out: &std::path::Path| {
+        let source = out.with_extension("c");
+        fs::write(&source, text).unwrap();
+        let mut compiler = std::process::Command::new("cc");
+        let status = compiler.arg("-o").arg(out).arg(&source).args(arguments).status();
+        status.map(|status| assert!(status.success()))
+    };
+    let stored = "__thread char stored[600 << 10]; char *at(int n) { return stored + n; }";
+    if compile(stored, &["-shared", "-fPIC"].map(std::ffi::OsStr::new), &library).is_err() {
+        return eprintln!("skipped: cc is not installed");
+    }
+    let main = |kib: u32| {
+        format!(
+            "static __thread char own[{kib} << 10]; char *at(int); \
+             int main(int count, char **_) {{ own[count] = *at(count); return own[0]; }}"
+        )
+    };
+    let mut path = std::ffi::OsString::from("-Wl,-rpath,");
+    path.push(folder.path());
+    for (kib, fits) in [(300, true), (600, false)] {
+        compile(&main(kib), &[library.as_os_str(), &path], &program).unwrap();
+        let output = run(["doctor", "--format", "json", program.to_str().unwrap()]);
+        let report: serde_json::Value = serde_json::from_str(stdout(&output)).unwrap();
+        let because = report["checks"][0]["reason"].as_str().unwrap_or_default();
+        let is_told = because.contains("1200 KiB of thread-local storage: more than 1 MiB")
+            || because.contains("1201 KiB of thread-local storage: more than 1 MiB");
+        // (The library that carefree run needs may be missing, which is told first.)
+        let is_there = !because.contains("libcarefree.so");
+        assert_eq!(is_told, is_there && !fits, "{output:?}");
+    }
+}
+
 #[test]
 fn a_program_whose_threads_stay_threads_is_run_unless_strict() {
     let folder = tempfile::tempdir().unwrap();
@@ -237,7 +274,7 @@ fn a_program_whose_threads_cannot_be_fibers_ends_if_it_must_not_run() {
     assert!(stderr(&output).contains("more than 1 MiB"), "{output:?}");
 }
 
-/// Go calls handlers of signals on stacks of its own, and ends where they are not: here it is told so often.
+/// Go sets masks and stacks of its threads behind Carefree's back, and ends where they are fibers'.
 #[test]
 fn threads_of_programs_in_go_stay_threads() {
     artifact::preload();

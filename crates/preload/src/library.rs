@@ -10,10 +10,12 @@ use carefree_context::tls;
 use carefree_interpose::loader::{dlopen as front, library};
 
 use crate::caller::Caller;
+use crate::thread;
 
 /// Called by a library's `_init`, by the loader and under its lock.
 #[unsafe(no_mangle)]
 extern "C" fn __gmon_start__() {
+    thread::look_for_go();
     // Usually: most libraries begin before the program does.
     if tls::known().is_none() {
         return;

@@ -43,7 +43,8 @@ extern "C" fn before() {
 
 extern "C" fn first_in_child() {
     signal::note_fork();
-    if hosted::current().is_some() {
+    if let Some((_, record)) = record::current() {
+        signal::give_alternate_back(record);
         let [first, last] =
             [0, 1].map(|half: usize| NAME[half].load(Ordering::Relaxed).to_ne_bytes());
         let mut name = KernelName::default();
@@ -58,6 +59,8 @@ extern "C" fn in_child() {
         hosted::renew();
         record::renew();
         exempt::renew();
+        // SAFETY: the child of a fork has one thread, which is in a handler of forks.
+        unsafe { thread::renew_go() };
         kept::renew();
         signal::renew();
     }

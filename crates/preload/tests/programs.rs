@@ -141,6 +141,12 @@ fn alternate_stacks_are_those_of_threads() {
     compare_c("alternate.c");
 }
 
+/// Also amid computing, where they wait, jump, exit, fork or are cancelled.
+#[test]
+fn handlers_run_on_the_alternate_stacks_of_their_threads() {
+    compare_c("on_alternate.c");
+}
+
 #[test]
 fn pending_signals_are_handled_where_they_are_unblocked() {
     compare_c("opened.c");
@@ -325,6 +331,32 @@ fn threads_stay_threads_by_where_they_start() {
     }
 }
 
+/// Those that a library in Go creates, by what it exports.
+#[test]
+fn threads_of_go_stay_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let [program, go, plain] =
+        ["program", "libgo.so", "libplain.so"].map(|name| folder.path().join(name));
+    let compile = |arguments: &[&str], out: &Path| {
+        let mut compiler = Command::new("cc");
+        compiler.args(arguments).args(["-O1", "-pthread", "-o"]).arg(out);
+        compiler.arg(source("goroutines.c")).status().map(|status| assert!(status.success()))
+    };
+    let library = ["-shared", "-fPIC", "-DLIBRARY"];
+    if compile(&[&library[..], &["-DGO"]].concat(), &go).is_err() {
+        return eprintln!("skipped: cc is not installed");
+    }
+    compile(&library, &plain).unwrap();
+    compile(&[], &program).unwrap();
+    let paths = [&plain, &go, &plain, &go].map(|path| path.as_os_str());
+    let output = run(&[&[program.as_os_str()], &paths[..]].concat(), Some(2));
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{told}");
+    let kinds: Vec<_> = told.lines().collect();
+    let [plain, go] = ["fiber", "thread"];
+    assert_eq!(kinds, [plain, plain, go, go, plain, plain, go, go]);
+}
+
 #[test]
 fn threads_fork_and_start_programs() {
     compare_c("processes.c");
@@ -361,6 +393,12 @@ fn programs_in_place_of_a_thread_inherit_its_signals() {
 #[test]
 fn threads_are_told_the_processor_time_they_have_used() {
     compare_c("cpu_time.c");
+}
+
+/// On the clocks of threads, and on those of the kernel's, with signals for one thread.
+#[test]
+fn timers_are_those_of_threads() {
+    compare_c("timers.c");
 }
 
 /// Threads that stay threads wait for mutexes that inherit priorities and that others hold.

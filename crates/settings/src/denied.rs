@@ -10,7 +10,12 @@ const DENIED: &[(&str, &str)] = &[
 /// The section that the linker of Go writes into programs.
 pub const GO_SECTION: &str = ".go.buildinfo";
 /// Why the threads of programs in Go stay threads. (Only with cgo does libc create them.)
-pub const GO: &str = "Go's runtime has signals handled on stacks of its own, as its goroutines' have no room for that";
+pub const GO: &str =
+    "Go's runtime gives its threads signals and stacks for them by system calls of its own";
+
+/// The most bytes of thread-local storage that a program and the libraries it begins with may have, if its threads
+/// are to be fibers.
+pub const MOST_STORAGE: u64 = 1 << 20;
 
 /// Parts of what these have preloaded into the programs that they run.
 const PRELOADED: &[&str] = &["/vgpreload_", "/librrpreload"];

@@ -2,6 +2,7 @@
 //! are to compare with.
 
 mod checks;
+mod libraries;
 mod program;
 mod report;
 mod runtimes;

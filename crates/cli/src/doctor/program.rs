@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use carefree::TlsMode;
 
 use super::checks::{Check, Verdict};
+use super::libraries;
 use crate::run::library;
 use crate::run::program::{self, Program};
 
@@ -17,9 +18,12 @@ pub(super) fn threads(name: &OsStr, program: &Program) -> (bool, Vec<Check>) {
         (program::Verdict::Fibers, Err(why)) => Some((why.clone(), None)),
         (program::Verdict::Fibers, Ok(_)) => {
             let platform = carefree::platform();
-            (platform.tls != TlsMode::Own).then(|| {
-                let why = "fibers cannot have thread-local storage of their own here";
-                (why.to_owned(), Some("carefree doctor, without a program, tells more"))
+            let of_libraries = libraries::why_not(program).map(|why| (why, None));
+            of_libraries.or_else(|| {
+                (platform.tls != TlsMode::Own).then(|| {
+                    let why = "fibers cannot have thread-local storage of their own here";
+                    (why.to_owned(), Some("carefree doctor, without a program, tells more"))
+                })
             })
         }
     };

@@ -1,6 +1,6 @@
 //! `carefree run`: the threads of a program become fibers.
 
-mod elf;
+pub(crate) mod elf;
 pub(crate) mod library;
 pub(crate) mod program;
 mod rights;

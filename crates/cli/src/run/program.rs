@@ -62,6 +62,18 @@ impl Program {
         &self.path
     }
 
+    /// The file that the kernel starts: an interpreter's, if this is a script.
+    pub(crate) fn binary(&self) -> Option<PathBuf> {
+        let mut path = self.path.clone();
+        for _ in 0..DEPTH {
+            match script(&start(&path.canonicalize().ok()?).ok()?) {
+                Some(interpreter) => path = interpreter,
+                None => return Some(path),
+            }
+        }
+        None
+    }
+
     /// What would become of its threads.
     pub(crate) fn verdict(&self) -> Verdict {
         match look(&self.path, DEPTH) {
@@ -84,11 +96,7 @@ fn look(path: &Path, depth: usize) -> Result<(), String> {
     if let Some(why) = rights::raised(&real, &about) {
         return Err(format!("{why}, and the loader ignores what users preload"));
     }
-    let mut start = vec![0; 256];
-    let mut file = File::open(&real).map_err(told)?;
-    let length = file.read(&mut start).map_err(told)?;
-    start.truncate(length);
-    if let Some(interpreter) = script(&start) {
+    if let Some(interpreter) = script(&start(&real).map_err(told)?) {
         if depth == 0 {
             return Err("its interpreters are scripts".to_owned());
         }
@@ -102,6 +110,14 @@ fn look(path: &Path, depth: usize) -> Result<(), String> {
         Elf::Static => Err("it is linked statically, so nothing can be preloaded".to_owned()),
         Elf::OtherLibc(loader) => Err(format!("its libc is not glibc (its loader is {loader})")),
     }
+}
+
+/// The first bytes of a file.
+fn start(path: &Path) -> io::Result<Vec<u8>> {
+    let mut start = vec![0; 256];
+    let length = File::open(path)?.read(&mut start)?;
+    start.truncate(length);
+    Ok(start)
 }
 
 /// The interpreter of a script, by its first line.

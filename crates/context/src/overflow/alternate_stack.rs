@@ -100,9 +100,10 @@ fn mapped_bytes() -> usize {
 
 /// The size of an alternate stack: what the kernel pushes for a signal (which depends on the
 /// processor's registers), and room for the handler, a describer, and the handler that a signal is
-/// passed on to.
+/// passed on to: a program's, which may use as much as the alternate stacks that programs set commonly have. (It
+/// takes memory only where it is used.)
 fn alternate_bytes() -> usize {
-    const ROOM: usize = 32 * 1024;
+    const ROOM: usize = 256 * 1024;
     const AT_MINSIGSTKSZ: libc::c_ulong = 51;
     // SAFETY: no preconditions.
     let least = unsafe { libc::getauxval(AT_MINSIGSTKSZ) } as usize;

@@ -23,7 +23,7 @@ use crate::loader;
 const MODULES: usize = 512;
 /// The largest block in bytes, which bounds the snapshot buffer. (Of that, no more takes memory than is used.
 /// Libraries with large variables are few, but common: OpenBLAS has 60 KiB.)
-pub(super) const BLOCK_MAX: usize = 1 << 20;
+pub(super) const BLOCK_MAX: usize = carefree_settings::denied::MOST_STORAGE as usize;
 const TOO_LARGE: &str =
     "the thread-local storage of this program and its libraries is too large: more than 1 MiB";
 /// The sizes of blocks, and of their parts below and above the thread pointer, are multiples of this.

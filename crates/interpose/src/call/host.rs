@@ -20,6 +20,15 @@ pub type Deadline<'a> = &'a mut dyn FnMut() -> Result<u64, c_int>;
 /// A wait, as it is told to wait or only to look.
 pub type Wait<'a> = &'a mut dyn FnMut(bool) -> Result<usize, c_int>;
 
+/// The processor time that a hosted thread has used.
+#[derive(Clone, Copy, Debug)]
+pub struct TimeUsed {
+    /// Nanoseconds.
+    pub nanos: u64,
+    /// Whether it is the caller's.
+    pub by_caller: bool,
+}
+
 /// The functions of a host. Each `Option` is `None` where the thread is none of the host's.
 #[derive(Debug)]
 pub struct Host {
@@ -40,8 +49,8 @@ pub struct Host {
     pub get_name: unsafe fn(libc::pthread_t, *mut c_char, usize) -> Option<c_int>,
     /// A system call by its number that no stand-in knows.
     pub call: unsafe fn(c_long, [usize; 6]) -> Option<c_long>,
-    /// The nanoseconds that a clock of processor time shows the calling hosted thread.
-    pub time_used: fn(libc::clockid_t) -> Option<u64>,
+    /// What a clock of processor time shows the calling hosted thread.
+    pub time_used: fn(libc::clockid_t) -> Option<TimeUsed>,
     /// Whether cancellation of the calling hosted thread is asynchronous.
     pub ends_anywhere: fn() -> bool,
     /// Takes a signal of a set that was sent to the calling hosted thread, which blocks it. Until the next

@@ -24,7 +24,7 @@ const MIDNIGHT: u64 = (1_577_836_800 - 1) * 1_000_000_000;
 fn shown(clock: clockid_t) -> Option<u64> {
     // (Clocks of one thread or process have numbers below 0.)
     if clock == libc::CLOCK_THREAD_CPUTIME_ID || clock < 0 {
-        return host::get().and_then(|host| (host.time_used)(clock));
+        return host::get().and_then(|host| (host.time_used)(clock)).map(|used| used.nanos);
     }
     let now = clock::virtual_now()?;
     match clock {

@@ -50,16 +50,18 @@ fn sleep_relative(time: User<timespec>, left: User<timespec>) -> c_int {
         return 0;
     }
     if !left.is_null() {
-        let rest = duration::left(deadline);
-        let rest = timespec {
-            tv_sec: (rest / 1_000_000_000) as libc::time_t,
-            tv_nsec: (rest % 1_000_000_000) as libc::c_long,
-        };
-        if let Err(errno) = left.write(rest) {
+        if let Err(errno) = left.write(timespan(duration::left(deadline))) {
             return errno;
         }
     }
     libc::EINTR
+}
+
+fn timespan(nanos: u64) -> timespec {
+    timespec {
+        tv_sec: (nanos / 1_000_000_000) as libc::time_t,
+        tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
+    }
 }
 
 /// What the caller's pointer points to.
@@ -87,6 +89,44 @@ fn sleep_absolute(clock: clockid_t, time: u64) -> c_int {
             return if host::is_hosted() { libc::EINTR } else { 0 };
         }
     }
+}
+
+/// Sleeps until another hosted thread has used so much time of a processor: as much as `time` says, or, with room
+/// for what is `left`, as much more than `used`. Returns an `errno`, or 0.
+fn sleep_until_used(
+    clock: clockid_t,
+    mut used: u64,
+    time: User<timespec>,
+    left: Option<User<timespec>>,
+) -> c_int {
+    /// Nanoseconds until the first look at a thread that has used nothing, and at most until the next.
+    const PAUSE: [u64; 2] = [1_000_000, 8_000_000];
+    let wanted = match given(time).and_then(|time| span(&time)) {
+        Ok(wanted) if left.is_some() => used.saturating_add(wanted),
+        Ok(wanted) => wanted,
+        Err(errno) => return errno,
+    };
+    let [first, most] = PAUSE;
+    let mut pause = first;
+    while used < wanted {
+        // A thread uses no more than there is.
+        let deadline = duration::from_now((wanted - used).max(pause));
+        wait::sleep_until(deadline, Reason::Sleep);
+        let now = host::get().and_then(|host| (host.time_used)(clock));
+        if clock::now() < deadline {
+            let rest = wanted.saturating_sub(now.map_or(used, |now| now.nanos));
+            return match left.filter(|left| !left.is_null()).map(|left| left.write(timespan(rest)))
+            {
+                Some(Err(errno)) => errno,
+                _ => libc::EINTR,
+            };
+        }
+        // It has ended: the kernel knows no such clock.
+        let Some(now) = now else { return libc::EINVAL };
+        pause = if now.nanos == used { (pause * 2).min(most) } else { first };
+        used = now.nanos;
+    }
+    0
 }
 
 interpose! {
@@ -122,7 +162,12 @@ interpose! {
                 time.map_or_else(|errno| errno, |time| sleep_absolute(clock, time))
             }
             // Clocks of processor time, alarms, and invalid ones.
-            _ => offload(|| original(clock, flags, time, left)),
+            _ => match host::get().and_then(|host| (host.time_used)(clock)) {
+                // It would never end.
+                Some(used) if used.by_caller => libc::EINVAL,
+                Some(used) => sleep_until_used(clock, used.nanos, time, (!absolute).then_some(left)),
+                None => offload(|| original(clock, flags, time, left)),
+            },
         }
     }
 }

@@ -1,15 +1,21 @@
 //! Alternate stacks for handlers (`sigaltstack`).
 //!
-//! A thread's is remembered and told, and not the kernel's: the carrier would have it in force for other
-//! threads, and still when the thread has ended and its memory serves another purpose. libc's own handler for
-//! `setuid` and its kin is called on an alternate stack.
+//! A thread's is remembered, and its handlers are called there; but it is not the kernel's: the carrier would
+//! have it in force for other threads, and still when the thread has ended and its memory serves another purpose.
+//! libc's own handler for `setuid` and its kin is called on an alternate stack.
+//!
+//! Whether a thread is on its alternate stack, the kernel decides by the stack pointer, and so does this: a
+//! handler may be left by `siglongjmp`.
 
 use std::ffi::c_int;
 
 use carefree_ground::kernel;
 use libc::stack_t;
 
-use crate::thread::record::{self, Alternate, NO_STACK, set_errno};
+use crate::thread::record::{self, Alternate, NO_STACK, Record, set_errno};
+
+/// While a handler runs on the stack, the thread has none, so that others may use it meanwhile.
+const SS_AUTODISARM: c_int = 1 << 31;
 
 /// What the kernel has for the calling kernel thread.
 pub(super) fn kernels() -> stack_t {
@@ -20,23 +26,91 @@ pub(super) fn kernels() -> stack_t {
     stack
 }
 
+/// Gives the kernel another one for the calling kernel thread.
+fn give_kernels(stack: &stack_t) {
+    let arguments = [std::ptr::from_ref(stack) as usize, 0, 0, 0, 0, 0];
+    // SAFETY: a description of none, or of one that the program has set for the caller.
+    let _ = unsafe { kernel::call(libc::SYS_sigaltstack, arguments) };
+}
+
 /// Has the kernel forget the calling kernel thread's.
 pub(super) fn take_kernels() {
-    let none = NO_STACK;
-    let arguments = [(&raw const none) as usize, 0, 0, 0, 0, 0];
-    // SAFETY: a description of no stack.
-    let _ = unsafe { kernel::call(libc::SYS_sigaltstack, arguments) };
+    give_kernels(&NO_STACK);
+}
+
+/// The process's first thread becomes a fiber: what the kernel has for it is remembered.
+pub(super) fn adopt(record: &Record) {
+    let stack = kernels();
+    let flags = stack.ss_flags & !libc::SS_ONSTACK;
+    *record.alternate.lock() = Alternate(stack_t { ss_flags: flags, ..stack });
+}
+
+/// In the child of a fork, whose caller ends to be a fiber: from now on the kernel calls its handlers.
+pub(crate) fn give_back(record: &Record) {
+    let Alternate(stack) = *record.alternate.lock();
+    give_kernels(&stack);
+}
+
+/// Whether the caller runs on it.
+#[inline(never)]
+fn is_callers(stack: &stack_t) -> bool {
+    let here = 0u8;
+    let distance = (&raw const here as usize).wrapping_sub(stack.ss_sp as usize);
+    stack.ss_flags & (SS_AUTODISARM | libc::SS_DISABLE) == 0
+        && (1..=stack.ss_size).contains(&distance)
+}
+
+/// A handler that asks for an alternate stack is to be called: the end of the stack, or 0 if it is the caller's.
+pub(super) fn enter(record: &Record) -> usize {
+    let mut alternate = record.alternate.lock();
+    let stack = alternate.0;
+    if stack.ss_flags & libc::SS_DISABLE != 0 || is_callers(&stack) {
+        return 0;
+    }
+    if stack.ss_flags & SS_AUTODISARM != 0 {
+        *alternate = Alternate(NO_STACK);
+    }
+    stack.ss_sp as usize + stack.ss_size
 }
 
 /// Whether the kernel would take it: an `errno` if not.
 fn check(stack: &stack_t) -> Result<stack_t, c_int> {
-    const SS_AUTODISARM: c_int = 1 << 31;
     match stack.ss_flags & !SS_AUTODISARM {
         libc::SS_DISABLE => Ok(NO_STACK),
         0 | libc::SS_ONSTACK if stack.ss_size < libc::MINSIGSTKSZ => Err(libc::ENOMEM),
         0 | libc::SS_ONSTACK => Ok(stack_t { ss_flags: stack.ss_flags & SS_AUTODISARM, ..*stack }),
         _ => Err(libc::EINVAL),
     }
+}
+
+/// Gives the calling hosted thread another one: an `errno` if it cannot have that now.
+pub(super) fn set(record: &Record, stack: &stack_t) -> Result<(), c_int> {
+    let mut alternate = record.alternate.lock();
+    if is_callers(&alternate.0) {
+        return Err(libc::EPERM);
+    }
+    *alternate = Alternate(check(stack)?);
+    Ok(())
+}
+
+/// `sigaltstack` of a hosted thread: an `errno`, or 0.
+///
+/// # Safety
+/// Descriptions, or null.
+pub(crate) unsafe fn change(record: &Record, new: *const stack_t, old: *mut stack_t) -> c_int {
+    let Alternate(mut before) = *record.alternate.lock();
+    if is_callers(&before) {
+        before.ss_flags |= libc::SS_ONSTACK;
+    }
+    // SAFETY: as this function demands.
+    if let Some(Err(errno)) = unsafe { new.as_ref() }.map(|new| set(record, new)) {
+        return errno;
+    }
+    if !old.is_null() {
+        // SAFETY: as this function demands.
+        unsafe { old.write(before) };
+    }
+    0
 }
 
 stand_in! {
@@ -46,22 +120,13 @@ stand_in! {
             // SAFETY: the caller's arguments.
             return unsafe { next(new, old) };
         };
-        // SAFETY: the caller's argument, null or a description.
-        let wanted = match unsafe { new.as_ref() }.map(check).transpose() {
-            Ok(wanted) => wanted,
-            Err(errno) => {
+        // SAFETY: the caller's arguments.
+        match unsafe { change(record, new, old) } {
+            0 => 0,
+            errno => {
                 set_errno(errno);
-                return -1;
+                -1
             }
-        };
-        let Alternate(before) = *record.alternate.lock();
-        if let Some(wanted) = wanted {
-            *record.alternate.lock() = Alternate(wanted);
         }
-        if !old.is_null() {
-            // SAFETY: the caller's argument, room for a description.
-            unsafe { old.write(before) };
-        }
-        0
     }
 }

@@ -22,7 +22,7 @@ use libc::{siginfo_t, ucontext_t};
 
 use crate::kept;
 use crate::signal::set::{OURS, bit, change_kernels};
-use crate::signal::{alternate, deliver};
+use crate::signal::{alternate, deliver, handler};
 use crate::thread::record::{self, Record};
 use crate::thread::{ends_anywhere, return_address, test_cancel, waits_within_libc};
 
@@ -155,13 +155,14 @@ fn is_called_by_us(stack: usize, record: &Record) -> bool {
     // The stack's last page ends where its first frame does, at the latest.
     let page_ends = (stack | 0xfff) + 1;
     let words = WORDS.min((page_ends - stack) / size_of::<usize>());
-    // All that lies above this has called the thread's function, if that runs.
+    // All that lies above these has called the thread's function, if that runs, or a handler.
     let end = if record.inside.load(Ordering::Relaxed) { return_address() } else { 0 };
+    let ends = [end, handler::return_address()];
     for index in 0..words {
         let place = ptr::with_exposed_provenance::<usize>(stack).wrapping_add(index);
         // SAFETY: the interrupted frame lies there, or others above it in the same page.
         let word = unsafe { place.read() };
-        if word == end {
+        if ends.contains(&word) {
             return false;
         }
         if is_ours(word) {

@@ -1,16 +1,20 @@
 //! Handling the signals that have come for a thread, on that thread.
 
 use std::ffi::{c_int, c_void};
-use std::mem::{MaybeUninit, transmute};
+use std::mem::MaybeUninit;
+use std::ptr;
 use std::sync::atomic::Ordering;
 
 use carefree_runtime::Reason;
 use carefree_runtime::hosted::{self, Held, HostedThread};
-use libc::siginfo_t;
+use libc::{siginfo_t, ucontext_t};
 
-use crate::signal::post;
-use crate::signal::set::{act_by_default, action, bit, give_to_process, is_ignored_by_default};
-use crate::thread::record::{self, Record};
+use crate::signal::handler::carefree_call_handler;
+use crate::signal::set::{
+    UNBLOCKABLE, act_by_default, action, bit, give_to_process, is_ignored_by_default,
+};
+use crate::signal::{alternate, post};
+use crate::thread::record::{self, Alternate, Record};
 use crate::thread::{ends_anywhere, test_cancel};
 
 /// What came of the signals that were handled.
@@ -61,6 +65,27 @@ pub(crate) fn handle_all(record: &Record, context: Option<*mut c_void>) -> Handl
     handled
 }
 
+/// What a handler's return puts in force again. Handlers find it in their context, as the kernel shows it, and may
+/// change it there.
+struct Return {
+    mask: u64,
+    alternate: Alternate,
+}
+
+impl Return {
+    /// Exchanges it with what is in a context.
+    ///
+    /// # Safety
+    /// A context, whose words may be written.
+    unsafe fn swap(&mut self, context: *mut ucontext_t) {
+        // SAFETY: as this function demands; the kernel uses 8 bytes of a set.
+        unsafe {
+            ptr::swap(&raw mut self.mask, (&raw mut (*context).uc_sigmask).cast());
+            ptr::swap(&raw mut self.alternate.0, &raw mut (*context).uc_stack);
+        }
+    }
+}
+
 /// Calls a handler.
 ///
 /// # Safety
@@ -74,34 +99,49 @@ unsafe fn call(
     let signal = info.si_signo;
     if action.sa_flags & libc::SA_RESETHAND != 0 {
         // SAFETY: zeros are the default action.
-        unsafe { libc::sigaction(signal, &std::mem::zeroed(), std::ptr::null_mut()) };
+        unsafe { libc::sigaction(signal, &std::mem::zeroed(), ptr::null_mut()) };
     }
     let before = record.mask.load(Ordering::SeqCst);
+    let mut after = Return { mask: before, alternate: *record.alternate.lock() };
     // SAFETY: the kernel uses 8 bytes of a set.
     let with = unsafe { (&raw const action.sa_mask).cast::<u64>().read() };
     let own = if action.sa_flags & libc::SA_NODEFER == 0 { bit(signal) } else { 0 };
     record.mask.store(before | with | own, Ordering::SeqCst);
+    let on_alternate = action.sa_flags & libc::SA_ONSTACK != 0;
+    let end = if on_alternate { alternate::enter(record) } else { 0 };
     // SAFETY: the address of the caller's variable.
     let errno = unsafe { *libc::__errno_location() };
-    // SAFETY: the program's handler, which has the type that its flags say.
+    // SAFETY: the program's handler, which takes these, or the signal alone, as its flags say. The alternate stack
+    // is the thread's own, and nothing runs there.
     unsafe {
         if action.sa_flags & libc::SA_SIGINFO != 0 {
-            type Handler = unsafe extern "C-unwind" fn(c_int, *mut siginfo_t, *mut c_void);
-            let mut here = MaybeUninit::<libc::ucontext_t>::uninit();
-            let context = context.unwrap_or_else(|| {
-                libc::getcontext(here.as_mut_ptr());
-                here.as_mut_ptr().cast()
-            });
-            transmute::<usize, Handler>(action.sa_sigaction)(signal, &raw mut info, context);
+            let mut here = MaybeUninit::<ucontext_t>::zeroed();
+            let context = context.map_or_else(
+                || {
+                    libc::getcontext(here.as_mut_ptr());
+                    here.as_mut_ptr()
+                },
+                <*mut c_void>::cast,
+            );
+            after.swap(context);
+            carefree_call_handler(action.sa_sigaction, signal, &raw mut info, context.cast(), end);
+            after.swap(context);
         } else {
-            type Handler = unsafe extern "C-unwind" fn(c_int);
-            transmute::<usize, Handler>(action.sa_sigaction)(signal);
+            let none = ptr::null_mut();
+            carefree_call_handler(action.sa_sigaction, signal, none, none.cast(), end);
         }
         // Asked for anew: the thread may be on another carrier.
         *libc::__errno_location() = errno;
     }
-    let after = record.mask.swap(before, Ordering::SeqCst);
-    post::opened(record, !before, after & !before);
+    // (One that the kernel would not take is left out, as the kernel does.)
+    let _ = alternate::set(record, &after.alternate.0);
+    let mask = after.mask & !UNBLOCKABLE;
+    let within = record.mask.swap(mask, Ordering::SeqCst);
+    post::opened(record, !mask, within & !mask);
+    // See `deliver_to_any`.
+    if record.pending.set() & mask & !within != 0 {
+        pass_on(record, mask & !within);
+    }
 }
 
 /// Called at the end of each call of a hosted thread: handles signals, and `cancels` the thread. Returns whether

@@ -17,7 +17,7 @@ use crate::signal::set::{
     FAULTS, OPEN, OURS, UNBLOCKABLE, act_by_default, action, bit, change_kernels, give_to_process,
     is_ignored_by_default, number, take_pending,
 };
-use crate::signal::{alternate, beside, carrier, mask, post};
+use crate::signal::{alternate, beside, carrier, mask, post, timer};
 use crate::thread::record;
 
 /// Nanoseconds between two looks at threads that have not handled what has come: at first, and at most.
@@ -30,7 +30,7 @@ pub(crate) fn begin() -> u64 {
     carrier::prepare();
     beside::note_parent();
     let before = change_kernels(libc::SIG_SETMASK, Some(!OPEN));
-    *record::MAIN.alternate.lock() = record::Alternate(alternate::kernels());
+    alternate::adopt(&record::MAIN);
     record::MAIN.mask.store(before & !UNBLOCKABLE, Ordering::SeqCst);
     before
 }
@@ -43,6 +43,8 @@ pub(crate) fn give_up(before: u64) {
 /// In the child of a fork: there is no dispatcher, and the caller has the mask of the thread that it was.
 pub(crate) fn renew() {
     post::renew();
+    // SAFETY: the child of a fork has one thread, which is in a handler of forks.
+    unsafe { timer::renew() };
     change_kernels(libc::SIG_SETMASK, Some(mask::of_forked()));
 }
 
@@ -55,9 +57,10 @@ pub(crate) fn run() -> ! {
     let mut pause = post::has_come().then_some(LOOK);
     loop {
         let taken = !(post::excluded() | FAULTS | UNBLOCKABLE);
-        if let Some(info) = take_pending(taken, pause) {
-            if info.si_signo != OURS {
-                post::pass(|| pass_on(&info));
+        if let Some(mut info) = take_pending(taken, pause) {
+            match info.si_signo {
+                OURS => timer::fired(&mut info),
+                _ => post::pass(|| pass_on(&info)),
             }
         }
         if post::has_come() {

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use carefree_runtime::wait::without_parking;
 use libc::sigset_t;
 
-use crate::signal::set::{UNBLOCKABLE, bit, change_kernels, give_to_kernel_thread, take_pending};
+use crate::signal::set::{
+    UNBLOCKABLE, bit, change_kernels, give_to_kernel_thread, open_faults, take_pending,
+};
 use crate::signal::{beside, deliver, post};
 use crate::thread::record::{self, Record, set_errno};
 
@@ -39,6 +41,9 @@ pub(crate) unsafe fn change(how: c_int, set: *const u64, old: *mut u64) -> c_int
         if beside {
             change_kernels(libc::SIG_SETMASK, Some(after));
         } else {
+            if how != libc::SIG_BLOCK {
+                open_faults(set_open(how, set));
+            }
             replace(record, after);
         }
     }
@@ -47,6 +52,11 @@ pub(crate) unsafe fn change(how: c_int, set: *const u64, old: *mut u64) -> c_int
         unsafe { old.write_unaligned(before) };
     }
     0
+}
+
+/// What a change opens by name: `SIG_UNBLOCK` those of its set, `SIG_SETMASK` all others.
+fn set_open(how: c_int, set: u64) -> u64 {
+    if how == libc::SIG_UNBLOCK { set } else { !set }
 }
 
 /// Gives the caller another mask.

@@ -8,7 +8,7 @@
 //!   kernel does: the first one if that does not block it, else any other that does not. If all block it, it
 //!   goes back to the process, where `sigwait`, `sigpending` and `signalfd` find it.
 //! * What handlers the program has set stays in the kernel's table. They are called by the thread that the
-//!   signal is for, on its stack, at the end of the call that it makes: a wait is interrupted for that, and
+//!   signal is for, on its stack or its alternate one, at the end of the call that it makes: a wait is interrupted for that, and
 //!   then fails with `EINTR` or is begun again, as the handler's flags say. A thread that computes is
 //!   interrupted by a signal to its carrier.
 //! * A default action is the kernel's: the signal is let through.
@@ -21,14 +21,18 @@ mod beside;
 mod carrier;
 mod deliver;
 mod dispatcher;
+mod expiry;
+mod handler;
 mod jump;
 mod kill;
 mod mask;
 mod post;
 pub(crate) mod queue;
 mod set;
+mod timer;
 mod wait;
 
+pub(crate) use alternate::{change as change_alternate, give_back as give_alternate_back};
 pub(crate) use carrier::is_ours;
 pub(crate) use deliver::{after_call, amid_call, end, handle, interrupt};
 pub(crate) use dispatcher::{begin, give_up, renew, run};
@@ -39,5 +43,6 @@ pub(crate) use mask::{
     set_kernels,
 };
 pub(crate) use post::look_again;
-pub(crate) use set::{OURS, UNBLOCKABLE, number};
+pub(crate) use set::{FAULTS, OURS, UNBLOCKABLE, number, open_faults};
+pub(crate) use timer::by_number as timer_by_number;
 pub(crate) use wait::{suspend, take, wait_with_mask};

@@ -36,6 +36,16 @@ pub(super) fn open(number: i32) {
     DISPATCHER.store(number, Ordering::SeqCst);
 }
 
+/// The kernel's number of the dispatcher. It is there soon after the first thread has become a fiber.
+pub(super) fn await_dispatcher() -> i32 {
+    loop {
+        match DISPATCHER.load(Ordering::SeqCst) {
+            0 => nap::sleep(NAP),
+            number => return number,
+        }
+    }
+}
+
 /// In the child of a fork: there is none.
 pub(super) fn renew() {
     DISPATCHER.store(0, Ordering::Relaxed);

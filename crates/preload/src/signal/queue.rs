@@ -8,6 +8,7 @@ use carefree_ground::lock::Lock;
 use carefree_runtime::wait::without_parking;
 use libc::siginfo_t;
 
+use crate::signal::expiry::Expiry;
 use crate::signal::set::bit;
 
 /// Signals from here on are queued as often as they are sent; those before only once.
@@ -53,7 +54,7 @@ impl Queue {
     }
 
     /// Adds a signal, `for_any` if the process's; false if the thread takes no more.
-    pub(crate) fn push(&self, info: siginfo_t, for_any: bool) -> bool {
+    pub(crate) fn push(&self, mut info: siginfo_t, for_any: bool) -> bool {
         // The list grows under its lock: the caller must not park in the allocator meanwhile.
         without_parking(|| {
             let mut came = self.came.lock();
@@ -61,6 +62,15 @@ impl Queue {
                 return false;
             }
             let own = bit(info.si_signo);
+            // A timer's is there once, and tells how often it would have come.
+            if let Some(expiry) = Expiry::of(&mut info).copied() {
+                let mut timers = came.iter_mut().filter_map(|came| Expiry::of(&mut came.info));
+                if let Some(before) = timers.find(|before| before.is_same(&expiry)) {
+                    let more = expiry.overrun.saturating_add(1);
+                    before.overrun = before.overrun.saturating_add(more);
+                    return true;
+                }
+            }
             if info.si_signo >= FIRST_QUEUED || self.set.load(Ordering::Relaxed) & own == 0 {
                 came.push(Came { info, for_any });
                 self.set.fetch_or(own, Ordering::SeqCst);

@@ -47,6 +47,17 @@ pub(crate) fn change_kernels(how: c_int, set: Option<u64>) -> u64 {
     before
 }
 
+/// Lets faults through, of which the kernel blocks one while it is handled: the calling thread leaves a handler in
+/// another way than by its return, or asks for them there.
+///
+/// The kernel's mask is the carrier's. Natively the thread that left the handler so would have it blocked, and here
+/// all that its carrier runs would end the process by their next fault.
+pub(crate) fn open_faults(of: u64) {
+    if of & FAULTS != 0 {
+        change_kernels(libc::SIG_UNBLOCK, Some(of & FAULTS));
+    }
+}
+
 /// What the program wants done on a signal.
 pub(crate) fn action(signal: c_int) -> libc::sigaction {
     // SAFETY: zeros are an action, the default one; the call overwrites it.

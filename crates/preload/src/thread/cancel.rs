@@ -64,6 +64,8 @@ pub(crate) fn begin_end() {
         // It may have been cut short amid a wait.
         record.holds.store(false, Ordering::Relaxed);
         me.take_cancel_back();
+        drop(cancellation);
+        signal::open_faults(signal::FAULTS);
     }
 }
 

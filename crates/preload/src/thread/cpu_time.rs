@@ -5,7 +5,8 @@
 
 use std::ffi::{c_int, c_long};
 
-use carefree_runtime::hosted::{self, HostedThread};
+use carefree_interpose::host::TimeUsed;
+use carefree_runtime::hosted::{self, Held, HostedThread};
 use libc::{clockid_t, pthread_t, rusage, timespec, timeval};
 
 use crate::thread::record;
@@ -22,18 +23,30 @@ fn clock_of(thread: HostedThread) -> clockid_t {
     !(thread.number() & BITS) << 3 | THREADS
 }
 
-/// What a clock shows, in nanoseconds; `None` if it is not that of a hosted thread.
-pub(crate) fn shown(clock: clockid_t) -> Option<u64> {
-    let (me, _) = record::current()?;
-    if clock == libc::CLOCK_THREAD_CPUTIME_ID || clock == clock_of(me) {
-        return Some(me.time_used());
-    }
+/// The hosted thread whose clock it is, by another number than the caller's; `None` if it is none's.
+fn find(clock: clockid_t) -> Option<Held> {
     if clock >= 0 || clock & KIND != THREADS {
         return None;
     }
     // (Threads of the kernel's have numbers that are far smaller than those of all fibers.)
-    let thread = hosted::find_where(|thread| clock_of(thread) == clock)?;
-    Some(thread.time_used())
+    hosted::find_where(|thread| clock_of(thread) == clock)
+}
+
+/// What a clock shows the calling hosted thread; `None` if it is not that of a hosted thread.
+pub(crate) fn shown(clock: clockid_t) -> Option<TimeUsed> {
+    let (me, _) = record::current()?;
+    if clock == libc::CLOCK_THREAD_CPUTIME_ID || clock == clock_of(me) {
+        return Some(TimeUsed { nanos: me.time_used(), by_caller: true });
+    }
+    Some(TimeUsed { nanos: find(clock)?.time_used(), by_caller: false })
+}
+
+/// The number of the hosted thread whose clock it is.
+pub(crate) fn owner(clock: clockid_t) -> Option<c_int> {
+    match record::current() {
+        Some((me, _)) if clock == libc::CLOCK_THREAD_CPUTIME_ID => Some(me.number()),
+        _ => find(clock).map(|thread| thread.number()),
+    }
 }
 
 /// Writes what a clock shows; `None` if it is not that of a hosted thread.
@@ -41,7 +54,7 @@ pub(crate) fn shown(clock: clockid_t) -> Option<u64> {
 /// # Safety
 /// As for `clock_gettime`.
 unsafe fn write(clock: clockid_t, time: *mut timespec) -> Option<c_int> {
-    let nanos = shown(clock).filter(|_| !time.is_null())?;
+    let nanos = shown(clock).filter(|_| !time.is_null())?.nanos;
     let shown =
         timespec { tv_sec: (nanos / 1_000_000_000) as _, tv_nsec: (nanos % 1_000_000_000) as _ };
     // SAFETY: as this function demands.
@@ -104,6 +117,16 @@ stand_in! {
         let clock = if is_threads { libc::CLOCK_THREAD_CPUTIME_ID } else { clock };
         // SAFETY: the caller's arguments.
         unsafe { next(clock, resolution) }
+    }
+
+    /// `clock_settime(2)`: a thread's clock cannot be set.
+    fn clock_settime(clock: clockid_t, time: *const timespec) -> c_int {
+        if find(clock).is_some() {
+            record::set_errno(libc::EPERM);
+            return -1;
+        }
+        // SAFETY: the caller's arguments.
+        unsafe { next(clock, time) }
     }
 
     /// `getrusage(2)`.

@@ -11,6 +11,7 @@ use carefree_runtime::standard::StartRoutine;
 use libc::{pthread_attr_t, pthread_t};
 
 use crate::thread::exempt;
+use crate::thread::goroutines;
 use crate::thread::inheritance;
 use crate::thread::own_stack;
 use crate::thread::policy::Policy;
@@ -175,7 +176,10 @@ unsafe fn create_hosted(
     attributes: *const pthread_attr_t,
     start: Start,
 ) -> Option<c_int> {
-    if start::is_ours(start.function) || exempt::is_exempt(start.function) {
+    if start::is_ours(start.function)
+        || exempt::is_exempt(start.function)
+        || goroutines::are_run_by(start.function)
+    {
         return None;
     }
     // SAFETY: as this function demands.

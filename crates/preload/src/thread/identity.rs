@@ -23,7 +23,7 @@ pub(crate) fn find_number(number: c_int) -> Option<Held> {
 /// # Safety
 /// As for the system call.
 pub(crate) unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<c_long> {
-    let (me, _) = record::current()?;
+    let (me, record) = record::current()?;
     let [a, b, c, d, ..] = arguments;
     match number {
         libc::SYS_gettid => Some(me.number().into()),
@@ -54,10 +54,15 @@ pub(crate) unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<
             // SAFETY: as this function demands.
             Some(answer(unsafe { signal::change(a as c_int, b as *const u64, c as *mut u64) }))
         }
+        libc::SYS_sigaltstack => {
+            // SAFETY: as this function demands.
+            Some(answer(unsafe { signal::change_alternate(record, a as *const _, b as *mut _) }))
+        }
         // SAFETY: as this function demands, for all three.
         _ => unsafe {
             let cloned = clone::by_number(number, arguments).map(answer_of);
-            cloned.or_else(|| cpu_time::by_number(number, arguments).map(c_long::from))
+            let asked = cloned.or_else(|| cpu_time::by_number(number, arguments).map(c_long::from));
+            asked.or_else(|| signal::timer_by_number(number, arguments).map(answer))
         },
     }
 }
