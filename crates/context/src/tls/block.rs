@@ -148,9 +148,17 @@ impl Block {
     /// initial values the fiber must see.
     #[inline]
     pub fn reset(&mut self) {
+        self.reset_variables();
+        self.drop_dynamic_storage();
+    }
+
+    /// The part of [`reset`](Self::reset) that calls no function of the program's. The next fiber itself may call
+    /// this, as the first that it does: it must have used no variable before.
+    #[inline]
+    pub fn reset_variables(&mut self) {
         let layout = self.layout;
         let low = self.low();
-        // SAFETY: this block is of this layout, and no fiber runs on it: it is borrowed mutably.
+        // SAFETY: this block is of this layout, and no fiber uses its variables: it is borrowed mutably.
         unsafe { layout.libraries.write_current(low) };
         let image = layout.image.as_ptr().cast::<u8>();
         for position in &layout.anew {
@@ -160,22 +168,22 @@ impl Block {
                 low.add(*position).cast::<u32>().write(value);
             }
         }
-        self.drop_dynamic_storage();
     }
 
-    /// Frees the storage of modules that were given theirs at first use; the loader allocates it again
-    /// when it is needed.
+    /// The part of [`reset`](Self::reset) that calls the program's allocator: frees the storage of modules that were
+    /// given theirs at first use. The loader allocates it again when it is needed. The next fiber itself may call
+    /// this, after [`reset_variables`](Self::reset_variables), before it runs code of such a module.
     ///
     /// It does not matter whether the module is still loaded, or whether another has its number by
     /// now. The loader would free the storage in the same way when it next updates the vector, and
     /// it returns no address before it has updated the vector to the module's generation.
     #[inline]
-    fn drop_dynamic_storage(&mut self) {
+    pub fn drop_dynamic_storage(&mut self) {
         let vector = self.vector();
         // SAFETY: entry -1 holds the number of modules the vector has room for.
         let count = unsafe { vector.sub(1).read()[0] };
         for id in 1..=count {
-            // SAFETY: entries 1..=count exist, and no fiber runs on the block that could use them.
+            // SAFETY: entries 1..=count exist, and no fiber has begun to use what they are for.
             let entry = unsafe { &mut *vector.add(id) };
             if entry[1] != 0 {
                 // SAFETY: the loader allocated it for this block alone, with the program's malloc.

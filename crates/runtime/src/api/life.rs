@@ -9,7 +9,7 @@ use carefree_context::tls;
 use crate::carrier::carrier::{self, Next};
 use crate::carrier::switch;
 use crate::fiber::current::set_current;
-use crate::fiber::furnish::{FiberStack, Furnished};
+use crate::fiber::furnish::{self, FiberStack, Furnished};
 use crate::fiber::header::{FiberRef, Kind};
 use crate::fiber::unstarted;
 use crate::handle::join::{self, drop_quietly};
@@ -33,6 +33,19 @@ pub(crate) unsafe fn place<F, T>(fiber: FiberRef, f: F)
 where
     F: FnOnce() -> T,
 {
+    // SAFETY: this function demands the same; the stack was reset when it was taken.
+    unsafe { place_on::<F, T, false>(fiber, f) };
+}
+
+/// [`place`] on a stack that the fiber [resets](furnish::reset_variables) if so `RESETS`.
+///
+/// # Safety
+/// As for [`place`].
+#[inline(always)]
+unsafe fn place_on<F, T, const RESETS: bool>(fiber: FiberRef, f: F)
+where
+    F: FnOnce() -> T,
+{
     let stack = fiber.stack.load(Ordering::Relaxed);
     let place = closure::<F>(stack);
     // SAFETY: nothing else has the stack of the new fiber, and there is room for the closure (`size::of`).
@@ -43,7 +56,7 @@ where
         let tp = furnished.thread_pointer();
         // The stack stays the fiber's.
         let _ = furnished.into_raw();
-        let context = arch::prepare_thread(place.cast(), tp, entry::<F, T>, fiber.as_ptr());
+        let context = arch::prepare_thread(place.cast(), tp, entry::<F, T, RESETS>, fiber.as_ptr());
         fiber.context.get().write(context);
     }
 }
@@ -70,20 +83,20 @@ where
     F: FnOnce() -> T,
 {
     // SAFETY: as this function demands; no other party knows the fiber but by handles, which do not access these.
-    unsafe { place::<F, T>(fiber, unstarted::take(fiber)) };
+    unsafe { place_on::<F, T, true>(fiber, unstarted::take(fiber)) };
 }
 
 /// A fiber's first function.
 ///
 /// # Safety
 /// To be entered by the switch to a context that [`place`] has made for the same types, once.
-unsafe extern "C" fn entry<F, T>(data: *mut u8) -> !
+unsafe extern "C" fn entry<F, T, const RESETS: bool>(data: *mut u8) -> !
 where
     F: FnOnce() -> T,
 {
     // SAFETY: `place` has passed the fiber's `as_ptr`.
     let me = unsafe { FiberRef::from_ptr(data) };
-    arrive(me);
+    arrive_on::<RESETS>(me);
     // SAFETY: the calling fiber is `me`, which `place` has made for the same types, and this is its only call.
     unsafe { live::<F, T>(me) };
     finish(me)
@@ -134,14 +147,30 @@ fn run_named<R>(me: FiberRef, run: impl FnOnce() -> R) -> R {
 
 /// Does what comes first when a fiber begins.
 pub(crate) fn arrive(me: FiberRef) {
+    arrive_on::<false>(me);
+}
+
+/// [`arrive`], on a stack that is to be reset if so `RESETS`.
+#[inline(always)]
+fn arrive_on<const RESETS: bool>(me: FiberRef) {
     let carrier = carrier::of(me);
     // Before the first thread-local variable is used: the loader allocates it then, in a library that was loaded
     // later.
     // SAFETY: the calling fiber is `me`, which that carrier has just entered.
     unsafe { carrier.lend_malloc(me) };
+    let stack = me.stack.load(Ordering::Relaxed);
+    if RESETS {
+        // SAFETY: the calling fiber is `me`, which has just begun.
+        unsafe { furnish::reset_variables(stack) };
+    }
     set_current(Some(me));
     carrier.entered(me);
     me.reason.store(Reason::Runs as u8, Ordering::Relaxed);
+    if RESETS {
+        // Not before the fiber can wait, for a lock of the allocator's.
+        // SAFETY: the calling fiber is `me`, which has just begun.
+        unsafe { furnish::drop_dynamic_storage(stack) };
+    }
     if let Some(layout) = tls::mode().layout() {
         // SAFETY: the calling fiber has just begun, on a block of this layout.
         unsafe { layout.enter() };

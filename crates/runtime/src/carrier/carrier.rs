@@ -415,12 +415,13 @@ impl Carrier {
         })
     }
 
-    /// Gives a fiber that starts here its stack, which was not reset. (This is called on the stack of the fiber that
-    /// is left, the frames of which should stay on one page: so what it calls is not deep.)
+    /// Gives a fiber that starts here its stack, which it resets itself. (This is called on the stack of the fiber that
+    /// is left. That may be within the program's allocator, and its frames should stay on one page.)
     #[inline(always)]
     fn start(&self, fiber: FiberRef, stack: Furnished) {
+        stack.renew_below();
         // SAFETY: it has yet to start, and the caller has taken it out of its queue to enter it here.
-        unsafe { unstarted::start(fiber, stack.reset()) };
+        unsafe { unstarted::start(fiber, stack) };
         assign(fiber, self);
     }
 

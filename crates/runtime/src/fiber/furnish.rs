@@ -176,9 +176,16 @@ impl Furnished {
         Furnished(unsafe { NonNull::new_unchecked(raw) })
     }
 
+    /// Makes the stack below its record ready for its next fiber. (Not inlined, for its frame should not be part of the
+    /// caller's.)
+    #[inline(never)]
+    pub(crate) fn renew_below(&self) {
+        self.get().stack.renew_below(self.0.as_ptr().cast());
+    }
+
     /// Makes a used stack ready for its next fiber.
     #[inline]
-    pub(crate) fn reset(mut self) -> Self {
+    fn reset(mut self) -> Self {
         self.get().stack.renew_below(self.0.as_ptr().cast());
         // SAFETY: owned by `self`, which is borrowed by nothing else; nothing runs on the stack.
         if let Some(block) = unsafe { &mut self.0.as_mut().block } {
@@ -198,6 +205,30 @@ const _: () = assert!(size_of::<FiberStack>() + 64 + CLOSURE_MAX + 64 <= size::O
 pub(crate) unsafe fn base_of(raw: *mut FiberStack) -> usize {
     // SAFETY: a fiber that is alive keeps its stack, and the record on it is not written to.
     unsafe { (*raw).stack.base() as usize }
+}
+
+/// Gives the thread-local variables of a used stack their initial values.
+///
+/// # Safety
+/// The caller is the fiber of this stack, has just begun there, and has used no thread-local variable.
+#[inline(always)]
+pub(crate) unsafe fn reset_variables(raw: *mut FiberStack) {
+    // SAFETY: the record is the calling fiber's, as this function demands.
+    if let Some(block) = unsafe { &mut (*raw).block } {
+        block.reset_variables();
+    }
+}
+
+/// Does what is left of the reset, for which the program's allocator is called.
+///
+/// # Safety
+/// The caller is the fiber of this stack, which has run no code of the program's yet.
+#[inline(always)]
+pub(crate) unsafe fn drop_dynamic_storage(raw: *mut FiberStack) {
+    // SAFETY: the record is the calling fiber's, as this function demands.
+    if let Some(block) = unsafe { &mut (*raw).block } {
+        block.drop_dynamic_storage();
+    }
 }
 
 /// The `pthread_t` of the fiber that runs there; `None` in shared mode.
@@ -360,7 +391,7 @@ impl Local {
         }
     }
 
-    /// Takes a stack that is to be [reset](Furnished::reset).
+    /// Takes a stack that is to be reset.
     #[inline(always)]
     fn take_idle(&mut self) -> Option<Furnished> {
         let stack = self.idle.pop()?;
@@ -415,8 +446,8 @@ impl Local {
         StackPool::global().unpromise(size::default(), count);
     }
 
-    /// Takes the stack that was promised to a fiber, if one is at hand. It is to be [reset](Furnished::reset). Calls
-    /// no allocator.
+    /// Takes the stack that was promised to a fiber, if one is at hand. The fiber is to [reset](reset_variables) it.
+    /// Calls no allocator.
     #[inline(always)]
     pub(crate) fn take_promised_idle(&mut self) -> Option<Furnished> {
         let stack = self.take_idle()?;
@@ -424,7 +455,7 @@ impl Local {
         Some(stack)
     }
 
-    /// Takes the stack that was promised to a fiber. It is to be [reset](Furnished::reset).
+    /// Takes the stack that was promised to a fiber, which is to [reset](reset_variables) it.
     ///
     /// # Errors
     /// When there is no memory for its guard or its bookkeeping. The fiber still has the promise.
