@@ -41,6 +41,7 @@ pub fn fsgsbase() -> bool {
 
 #[cfg(target_arch = "x86_64")]
 #[cold]
+#[inline(never)]
 fn ask_kernel() -> bool {
     // SAFETY: getauxval only reads what the kernel handed to the process at its start.
     let hwcap2 = unsafe { libc::getauxval(libc::AT_HWCAP2) };

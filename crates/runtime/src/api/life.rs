@@ -150,8 +150,8 @@ pub(crate) fn arrive(me: FiberRef) {
     arrive_on::<false>(me);
 }
 
-/// [`arrive`], on a stack that is to be reset if so `RESETS`.
-#[inline(always)]
+/// [`arrive`], on a stack that is to be reset if so `RESETS`. (Not inlined: its frame should not stay.)
+#[inline(never)]
 fn arrive_on<const RESETS: bool>(me: FiberRef) {
     let carrier = carrier::of(me);
     // Before the first thread-local variable is used: the loader allocates it then, in a library that was loaded

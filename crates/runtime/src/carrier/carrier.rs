@@ -419,9 +419,8 @@ impl Carrier {
     /// is left. That may be within the program's allocator, and its frames should stay on one page.)
     #[inline(always)]
     fn start(&self, fiber: FiberRef, stack: Furnished) {
-        stack.renew_below();
         // SAFETY: it has yet to start, and the caller has taken it out of its queue to enter it here.
-        unsafe { unstarted::start(fiber, stack) };
+        unsafe { unstarted::start(fiber, stack.renewed_below()) };
         assign(fiber, self);
     }
 

@@ -179,8 +179,9 @@ impl Furnished {
     /// Makes the stack below its record ready for its next fiber. (Not inlined, for its frame should not be part of the
     /// caller's.)
     #[inline(never)]
-    pub(crate) fn renew_below(&self) {
+    pub(crate) fn renewed_below(self) -> Self {
         self.get().stack.renew_below(self.0.as_ptr().cast());
+        self
     }
 
     /// Makes a used stack ready for its next fiber.
