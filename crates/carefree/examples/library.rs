@@ -72,13 +72,20 @@ pub extern "C" fn meetings(count: u32) -> u32 {
     let (send, receive) = mpsc::channel();
     carefree::scope(|scope| {
         scope.spawn(|| {
-            for _ in 0..count {
-                let (mut stream, _) = listener.accept().unwrap();
-                carefree::spawn(move || {
-                    let mut byte = [0];
-                    stream.read_exact(&mut byte).unwrap();
-                    stream.write_all(&[byte[0].wrapping_add(1)]).unwrap();
-                });
+            let answering: Vec<_> = (0..count)
+                .map(|_| {
+                    let (mut stream, _) = listener.accept().unwrap();
+                    carefree::spawn(move || {
+                        let mut byte = [0];
+                        stream.read_exact(&mut byte).unwrap();
+                        stream.write_all(&[byte[0].wrapping_add(1)]).unwrap();
+                        carefree::current().id()
+                    })
+                })
+                .collect();
+            for fiber in answering {
+                let id = fiber.thread().id();
+                assert_eq!(fiber.join().unwrap(), id, "a fiber knows who it is");
             }
         });
         for n in 0..count as u32 {

@@ -5,6 +5,7 @@ use super::spacing::PAGE_TABLE_SPAN;
 use super::sys::{self, Errno};
 use std::fmt;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The mechanism that makes guards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -161,6 +162,17 @@ fn choose(asked: Option<&str>, probed: Probed) -> Guards {
     Guards { mode, reason, batch: probed.batch, honest }
 }
 
+/// Whether a guard had to be a mapping, because the program has locked its memory.
+static MEMORY_IS_LOCKED: AtomicBool = AtomicBool::new(false);
+
+/// Whether guards of so many bytes are mappings of their own, as far as is known.
+pub(super) fn are_mappings(mode: GuardMode, bytes: usize) -> bool {
+    mode == GuardMode::Mprotect
+        || bytes > PAGE_TABLE_SPAN
+        || !guards().honest
+        || MEMORY_IS_LOCKED.load(Ordering::Relaxed)
+}
+
 /// A part of a slot.
 pub(super) type Range = libc::iovec;
 
@@ -177,7 +189,10 @@ pub(super) unsafe fn install(mode: GuardMode, ranges: &[Range]) -> (usize, Optio
         let (advised, error) = unsafe { advise(ranges, sys::MADV_GUARD_INSTALL) };
         match error {
             // EINVAL: the program has locked its memory (mlockall), which excludes this kind of guard.
-            Some(Errno(libc::EINVAL)) => done = advised,
+            Some(Errno(libc::EINVAL)) => {
+                MEMORY_IS_LOCKED.store(true, Ordering::Relaxed);
+                done = advised;
+            }
             _ => return (advised, error),
         }
     }

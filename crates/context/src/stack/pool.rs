@@ -115,11 +115,9 @@ impl StackPool {
     /// Promises `count` stacks to the caller: it can [acquire](Self::acquire_promised) them later, and other
     /// callers cannot. This takes address space, and no memory.
     ///
-    /// (Where guards are made by `mprotect`, a promised stack may still be refused then, as
-    /// `vm.max_map_count` counts the guards.)
-    ///
     /// # Errors
-    /// As for [`acquire`](Self::acquire); then none is promised.
+    /// As for [`acquire`](Self::acquire); then none is promised. And where guards are made by `mprotect`, with kind
+    /// [`io::ErrorKind::Unsupported`]: `vm.max_map_count` counts them, so a promised stack might be refused later.
     ///
     /// ```
     /// use carefree_context::stack::{StackPool, StackSize};
@@ -133,7 +131,11 @@ impl StackPool {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn promise(&self, size: StackSize, count: usize) -> io::Result<()> {
-        let promise = || self.class(size).promise(count);
+        let class = self.class(size);
+        if guard::are_mappings(self.guards, class.size().guard()) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let promise = || class.promise(count);
         promise().or_else(|error| if self.shed() > 0 { promise() } else { Err(error) })
     }
 

@@ -155,10 +155,10 @@ impl Block {
     /// The part of [`reset`](Self::reset) that calls no function of the program's. The next fiber itself may call
     /// this, as the first that it does: it must have used no variable before.
     #[inline]
-    pub fn reset_variables(&mut self) {
+    pub fn reset_variables(&self) {
         let layout = self.layout;
         let low = self.low();
-        // SAFETY: this block is of this layout, and no fiber uses its variables: it is borrowed mutably.
+        // SAFETY: this block is of this layout, and no fiber uses its variables, as its owner sees to.
         unsafe { layout.libraries.write_current(low) };
         let image = layout.image.as_ptr().cast::<u8>();
         for position in &layout.anew {
@@ -170,9 +170,20 @@ impl Block {
         }
     }
 
+    /// Whether there is storage of modules that were given theirs at first use.
+    #[inline(always)]
+    pub fn has_dynamic_storage(&self) -> bool {
+        let vector = self.vector();
+        // SAFETY: entry -1 holds the number of modules the vector has room for, and entries 1 to that exist. No fiber
+        // runs on the block that could have them changed.
+        unsafe {
+            let count = vector.sub(1).read()[0];
+            (1..=count).any(|id| (*vector.add(id))[1] != 0)
+        }
+    }
+
     /// The part of [`reset`](Self::reset) that calls the program's allocator: frees the storage of modules that were
-    /// given theirs at first use. The loader allocates it again when it is needed. The next fiber itself may call
-    /// this, after [`reset_variables`](Self::reset_variables), before it runs code of such a module.
+    /// given theirs at first use. The loader allocates it again when it is needed.
     ///
     /// It does not matter whether the module is still loaded, or whether another has its number by
     /// now. The loader would free the storage in the same way when it next updates the vector, and
@@ -183,7 +194,7 @@ impl Block {
         // SAFETY: entry -1 holds the number of modules the vector has room for.
         let count = unsafe { vector.sub(1).read()[0] };
         for id in 1..=count {
-            // SAFETY: entries 1..=count exist, and no fiber has begun to use what they are for.
+            // SAFETY: entries 1..=count exist, and no fiber runs on the block that could use them.
             let entry = unsafe { &mut *vector.add(id) };
             if entry[1] != 0 {
                 // SAFETY: the loader allocated it for this block alone, with the program's malloc.

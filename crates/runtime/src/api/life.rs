@@ -40,7 +40,7 @@ where
 /// [`place`] on a stack that the fiber [resets](furnish::reset_variables) if so `RESETS`.
 ///
 /// # Safety
-/// As for [`place`].
+/// The fiber has a stack and has not begun, and no other party accesses its context and its closure.
 #[inline(always)]
 unsafe fn place_on<F, T, const RESETS: bool>(fiber: FiberRef, f: F)
 where
@@ -158,19 +158,13 @@ fn arrive_on<const RESETS: bool>(me: FiberRef) {
     // later.
     // SAFETY: the calling fiber is `me`, which that carrier has just entered.
     unsafe { carrier.lend_malloc(me) };
-    let stack = me.stack.load(Ordering::Relaxed);
     if RESETS {
-        // SAFETY: the calling fiber is `me`, which has just begun.
-        unsafe { furnish::reset_variables(stack) };
+        // SAFETY: the calling fiber is `me`, which has just begun, and has a stack.
+        unsafe { furnish::reset_variables(me.stack.load(Ordering::Relaxed)) };
     }
     set_current(Some(me));
     carrier.entered(me);
     me.reason.store(Reason::Runs as u8, Ordering::Relaxed);
-    if RESETS {
-        // Not before the fiber can wait, for a lock of the allocator's.
-        // SAFETY: the calling fiber is `me`, which has just begun.
-        unsafe { furnish::drop_dynamic_storage(stack) };
-    }
     if let Some(layout) = tls::mode().layout() {
         // SAFETY: the calling fiber has just begun, on a block of this layout.
         unsafe { layout.enter() };
@@ -184,6 +178,9 @@ fn arrive_on<const RESETS: bool>(me: FiberRef) {
 pub(crate) fn finish(me: FiberRef) -> ! {
     end_thread_locals(me);
     join::finish(me);
+    // The next fiber on this storage resets that when it has started: until then a handler of a signal must not take
+    // it for this one.
+    set_current(None);
     // SAFETY: the caller is `me`, and nothing on its stack is needed any more.
     unsafe { switch::leave(me, Next::End) };
     unreachable!("a fiber that has ended was run again")

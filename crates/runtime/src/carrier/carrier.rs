@@ -179,7 +179,7 @@ pub(crate) struct Carrier {
     pub(crate) time: Option<VirtualTime>,
 }
 
-// SAFETY: what is not Sync in it (`left`, `round`, `native`, `local`, `local_in_use`, `sees_to_timers`,
+// SAFETY: what is not Sync in it (`left`, `round`, `native`, `local`, `local_in_use`, `sees_to_timers`, `unfurnished`,
 // `random`, `suspect`, and parts of `pace` and `io`, as is said there) is accessed only by the carrier's own thread, in its own context or on a fiber's
 // stack. `runtime` is written before that thread runs.
 unsafe impl Sync for Carrier {}

@@ -119,8 +119,8 @@ pub(crate) const INTERRUPTED: u64 = 2_000;
 /// Nanoseconds in which a carrier that has got fibers from another runs the first of them.
 #[cfg(not(any(loom, feature = "rejected-deque")))]
 pub(crate) const UNDER_WAY: u64 = 3_000;
-/// Of the ready fibers of a carrier, so many have started, and others wait for their start: these are in the nearest
-/// cache with all that they need, and have few stacks.
+/// At most so many ready fibers of a carrier have started, and the others wait for their start. So those that have
+/// are in the nearest cache with all that they need, and there are few stacks.
 #[cfg(not(feature = "rejected-deque"))]
 pub(crate) const STARTED: usize = 32;
 /// If each of them has had so many turns, and none has ended or waits, twice as many start. (In order, so that

@@ -4,6 +4,9 @@
 //! because what it needs is still in the cache. Two fibers that wake each other would keep all others from
 //! running, so after [`LIFO_RUNS`] turns in a row the slot is passed over once.
 //!
+//! Fibers that have yet to start, and so have no stack, are in a queue of their own. They start while fewer than a
+//! *window* of those that have started are ready: see [`STARTED`] and [`TURNS`].
+//!
 //! The queue is under a [`Bias`]: its carrier, the owner, gets it by plain memory accesses. A carrier that
 //! has nothing to run [asks](Queue::ask) the owner for fibers; the owner answers at its next use of the
 //! queue, with half of those that wait. Only where the owner does not come to that, because its fiber
@@ -197,10 +200,13 @@ impl Queue {
                 // SAFETY: the bias keeps the owner and other thieves out.
                 let inner = unsafe { &mut *inner };
                 let half = (inner.ring.len() + inner.unstarted.len()).div_ceil(2).min(ROOM);
-                let first = if half == 0 { inner.lifo.take() } else { inner.pop_coldest() };
+                // The owner's fiber may go on for long: those that have started would wait for all others here.
+                let mut pop = || inner.ring.pop().or_else(|| inner.unstarted.pop());
+                let first = if half == 0 { None } else { pop() };
                 for place in loot.iter_mut().take(half.saturating_sub(1)) {
-                    *place = inner.pop_coldest();
+                    *place = pop();
                 }
+                let first = first.or_else(|| inner.lifo.take());
                 other.len.store(inner.len(), Ordering::Relaxed);
                 first
             })
@@ -243,7 +249,8 @@ impl Locked<'_> {
     fn answer(&mut self, letter: NonNull<Parcel<FiberRef>>, beside: usize) {
         let alone = self.with(|inner| {
             let half = (inner.len() + beside) / 2;
-            let fibers = std::iter::from_fn(|| inner.pop_coldest()).take(half);
+            let mut pop = || inner.unstarted.pop().or_else(|| inner.ring.pop());
+            let fibers = std::iter::from_fn(&mut pop).take(half);
             // SAFETY: the asking carrier waits, so its parcel is there; it was taken out of the letter
             // box just now, by the owner alone.
             unsafe { letter.as_ref().fill(fibers) };
@@ -343,11 +350,6 @@ impl Inner {
     #[inline(always)]
     fn len(&self) -> usize {
         self.ring.len() + self.unstarted.len() + usize::from(self.lifo.is_some())
-    }
-
-    /// Takes one for another carrier.
-    fn pop_coldest(&mut self) -> Option<FiberRef> {
-        self.unstarted.pop().or_else(|| self.ring.pop())
     }
 
     /// Whether neither is a fiber in the slot, nor one that has yet to start.

@@ -236,6 +236,7 @@ impl Carrier {
             self.with_local(|local| (!local.ended.is_empty()).then(|| mem::take(&mut local.ended)));
         drop(ended);
         furnish::strip_surplus();
+        self.with_local(|local| local.stacks.tidy());
         let calls = calls::made();
         if self.calls_heard.load(Ordering::Relaxed) != calls {
             self.with_local(|local| local.stacks.clear());

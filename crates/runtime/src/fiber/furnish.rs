@@ -32,7 +32,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use carefree_context::arch;
-use carefree_context::stack::{GuardMode, Stack, StackPool, StackSize, default_idle_bytes};
+use carefree_context::stack::{Stack, StackPool, StackSize, default_idle_bytes};
 use carefree_context::tls::{self, Block};
 use carefree_ground::lock::Lock;
 use carefree_ground::mapped::Mapped;
@@ -184,6 +184,18 @@ impl Furnished {
         self
     }
 
+    #[inline(always)]
+    fn has_dynamic_storage(&self) -> bool {
+        self.get().block.as_ref().is_some_and(Block::has_dynamic_storage)
+    }
+
+    fn drop_dynamic_storage(&mut self) {
+        // SAFETY: owned by `self`, which is borrowed by nothing else; nothing runs on the stack.
+        if let Some(block) = unsafe { &mut self.0.as_mut().block } {
+            block.drop_dynamic_storage();
+        }
+    }
+
     /// Makes a used stack ready for its next fiber.
     #[inline]
     fn reset(mut self) -> Self {
@@ -214,21 +226,9 @@ pub(crate) unsafe fn base_of(raw: *mut FiberStack) -> usize {
 /// The caller is the fiber of this stack, has just begun there, and has used no thread-local variable.
 #[inline(always)]
 pub(crate) unsafe fn reset_variables(raw: *mut FiberStack) {
-    // SAFETY: the record is the calling fiber's, as this function demands.
-    if let Some(block) = unsafe { &mut (*raw).block } {
+    // SAFETY: the record is the calling fiber's, as this function demands, and is not written to.
+    if let Some(block) = unsafe { &(*raw).block } {
         block.reset_variables();
-    }
-}
-
-/// Does what is left of the reset, for which the program's allocator is called.
-///
-/// # Safety
-/// The caller is the fiber of this stack, which has run no code of the program's yet.
-#[inline(always)]
-pub(crate) unsafe fn drop_dynamic_storage(raw: *mut FiberStack) {
-    // SAFETY: the record is the calling fiber's, as this function demands.
-    if let Some(block) = unsafe { &mut (*raw).block } {
-        block.drop_dynamic_storage();
     }
 }
 
@@ -421,10 +421,7 @@ impl Local {
     /// Has the pool of bare stacks promise some more.
     #[cold]
     fn have_promised(&mut self) -> bool {
-        let pool = StackPool::global();
-        // Guards made by mprotect may be refused, for they take mappings.
-        let promised =
-            pool.guard_mode() == GuardMode::Madvise && pool.promise(size::default(), BATCH).is_ok();
+        let promised = StackPool::global().promise(size::default(), BATCH).is_ok();
         if promised {
             self.promises = BATCH;
         }
@@ -435,8 +432,14 @@ impl Local {
     #[inline(always)]
     pub(crate) fn keep_promise(&mut self) {
         self.promises += 1;
+    }
+
+    /// Gives back promises of which there are too many. To be called where an allocator may be, for which a holder of
+    /// the pool's lock may wait.
+    #[inline]
+    pub(crate) fn tidy(&mut self) {
         if self.promises > 4 * BATCH {
-            self.give_promises_back(2 * BATCH);
+            self.give_promises_back(self.promises - 2 * BATCH);
         }
     }
 
@@ -447,10 +450,13 @@ impl Local {
         StackPool::global().unpromise(size::default(), count);
     }
 
-    /// Takes the stack that was promised to a fiber, if one is at hand. The fiber is to [reset](reset_variables) it.
-    /// Calls no allocator.
+    /// Takes the stack that was promised to a fiber, if one is at hand whose reset calls no allocator. The fiber is to
+    /// [reset](reset_variables) it. Calls no allocator, and takes no lock.
     #[inline(always)]
     pub(crate) fn take_promised_idle(&mut self) -> Option<Furnished> {
+        if self.idle.last()?.has_dynamic_storage() {
+            return None;
+        }
         let stack = self.take_idle()?;
         self.keep_promise();
         Some(stack)
@@ -464,7 +470,9 @@ impl Local {
         if self.idle.is_empty() {
             self.take_from_pool();
         }
-        if let Some(stack) = self.take_promised_idle() {
+        if let Some(mut stack) = self.take_idle() {
+            self.keep_promise();
+            stack.drop_dynamic_storage();
             return Ok(stack);
         }
         // Those of the carrier, and that of the fiber.
@@ -476,7 +484,7 @@ impl Local {
         stack
     }
 
-    /// Furnishes some stacks, for which promises of this carrier are used up, and takes one.
+    /// Furnishes some stacks, using up promises of this carrier, and takes one.
     fn take_promised_bare(&mut self) -> io::Result<Furnished> {
         if self.bare.is_empty() {
             let wanted = self.promises.min(BATCH);
@@ -484,10 +492,14 @@ impl Local {
             self.promises -= self.bare.len();
         }
         // (At least one is there.)
+        let mut failed = None;
         for stack in self.bare.drain(self.bare.len().saturating_sub(AHEAD)..) {
-            self.idle.push(Furnished::new(stack)?);
+            match Furnished::new(stack) {
+                Ok(stack) => self.idle.push(stack),
+                Err(error) => failed = Some(error),
+            }
         }
-        Ok(self.idle.pop().expect("one was just furnished"))
+        self.idle.pop().ok_or_else(|| failed.expect("one was furnished, or failed"))
     }
 
     /// Gives a fiber its promise back: one that is left, or another.
@@ -532,7 +544,13 @@ impl Local {
         if let Some(stack) = self.idle.pop() {
             return Ok(stack.reset());
         }
-        match StackPool::global().acquire_many(size::default(), BATCH, &mut self.bare) {
+        let mut acquired = StackPool::global().acquire_many(size::default(), BATCH, &mut self.bare);
+        if acquired.is_err() && self.promises > 0 {
+            // They may be all that is left.
+            self.give_promises_back(self.promises);
+            acquired = StackPool::global().acquire_many(size::default(), BATCH, &mut self.bare);
+        }
+        match acquired {
             Err(refusal) if self.bare.is_empty() => {
                 Furnished::new(refused(size::default(), refusal)?)
             }

@@ -33,10 +33,11 @@ pub(crate) struct Header {
     /// The fiber's context while it does not run: written by the switch away from it, read by the switch
     /// to it.
     pub(crate) context: UnsafeCell<ThreadContext>,
-    /// The carrier that runs it, ran it last, or is to start it: see `carrier::of`. Null for a thread.
+    /// The carrier that runs it, ran it last, or is to start it: see `carrier::of`. Null for a thread; a mark for a
+    /// fiber [that has no stack yet](crate::fiber::unstarted).
     pub(crate) carrier: Pointer<Opaque>,
     pub(crate) episode: Episode,
-    /// The key that it waits for in the parking lot, or 0.
+    /// The key that it waits for in the parking lot, or 0; before the start see [`crate::fiber::unstarted`].
     pub(crate) key: AtomicUsize,
     /// Links in a bucket of the parking lot, under that bucket's lock. When the fiber is ready, `next` is
     /// its link in an [`injector`](crate::protocol::injector).
@@ -71,7 +72,8 @@ pub(crate) struct Header {
     pub(crate) names: AtomicPtr<Names>,
     /// The innermost time limit or shield it is within, or null: see [`crate::wait::limits`].
     pub(crate) limits: Place,
-    /// What the fiber's function returned, or a box of it: see [`crate::handle::join`].
+    /// What the fiber's function returned, or a box of it: see [`crate::handle::join`]. Before the start, its
+    /// [closure](crate::fiber::unstarted).
     pub(crate) result: UnsafeCell<[usize; 2]>,
 }
 

@@ -58,6 +58,8 @@ pub(crate) fn take(fiber: FiberRef) -> Option<*mut FiberStack> {
 /// of it; it acquires what that `begin` has released, among it `join` without [`PINNED`]. So a `PINNED` that is
 /// read afterwards was set for this fiber, by a release after what lies on the stack was written. The look
 /// before only spares other fibers the read-modify-write: what it reads may be of a fiber that has ended since.
+/// (A fiber that is pinned before it starts has no stack yet. Hosted threads, which this is for, have theirs from their
+/// creation on.)
 pub(crate) fn hold(fiber: FiberRef, freed: impl FnOnce(FiberRef)) -> bool {
     let is_pinned = || fiber.join.load(Ordering::Acquire) & (PINNED | FINISHED) == PINNED;
     if fiber.run.load(Ordering::Acquire) != ALIVE || !is_pinned() {

@@ -108,9 +108,18 @@ static REGISTRY: Lock<Registry> = Lock::new(Registry::EMPTY);
 pub(crate) unsafe fn renew() {
     // SAFETY: there is one thread, and it does not have the lock.
     unsafe { REGISTRY.renew(Registry::EMPTY) };
+    FIRST_NUMBER.store(NEXT_NUMBER.load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
+
+/// The first number of this process's: lower ones are the parent's, before its fork.
+static FIRST_NUMBER: AtomicU64 = AtomicU64::new(1);
+
+/// Whether `fiber` is one of the process that this one was forked from.
+pub(crate) fn is_of_parent(fiber: FiberRef) -> bool {
+    fiber.id.load(Ordering::Relaxed) < FIRST_NUMBER.load(Ordering::Relaxed)
+}
 
 /// The headers and numbers that a carrier keeps for its next fibers.
 #[derive(Debug, Default)]

@@ -68,7 +68,7 @@ pub(crate) unsafe fn leave<F>(fiber: FiberRef, f: F, place: Place) {
     assert!(fits::<F>());
     fiber.stack.store(ptr::null_mut(), Ordering::Relaxed);
     fiber.carrier.set(mark());
-    fiber.key.store(place as usize, Ordering::Relaxed);
+    fiber.key.store((place as *const ()).expose_provenance(), Ordering::Relaxed);
     // SAFETY: nothing else accesses the result of a new fiber, which has room for the closure.
     unsafe { fiber.result.get().cast::<F>().write(f) };
 }
@@ -96,5 +96,5 @@ pub(crate) unsafe fn start(fiber: FiberRef, stack: Furnished) {
     let place = fiber.key.load(Ordering::Relaxed);
     fiber.key.store(0, Ordering::Relaxed);
     // SAFETY: `leave` has stored the function, whose closure it has left, and which is called this once.
-    unsafe { mem::transmute::<usize, Place>(place)(fiber) };
+    unsafe { mem::transmute::<*const (), Place>(ptr::with_exposed_provenance(place))(fiber) };
 }

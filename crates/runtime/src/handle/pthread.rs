@@ -24,6 +24,7 @@ use crate::fiber::current;
 use crate::fiber::furnish;
 use crate::fiber::header::{FINISHED, FiberRef, Kind};
 use crate::fiber::pin;
+use crate::fiber::registry;
 use crate::handle::join::{self, JoinHandle};
 use crate::handle::thread::Thread;
 use crate::protocol::episode::Outcome;
@@ -58,16 +59,19 @@ fn gone() -> usize {
 
 /// The `pthread_t` of a fiber to which the caller has a counted reference. It is good as long as that.
 fn pin(fiber: FiberRef) -> usize {
-    let pinned = pin::pin(fiber).map(|mut stack| {
-        // One that has yet to start gets its stack then, which is soon.
+    let pinned = pin::pin(fiber).and_then(|mut stack| {
+        // One that has yet to start gets its stack then; never, if it was left to the parent by a fork.
         while stack.is_null() {
+            if registry::is_of_parent(fiber) {
+                return None;
+            }
             match current::on_fiber() {
                 true => switch::yield_now(),
                 false => nap::sleep(UNSTARTED),
             }
             stack = fiber.stack.load(Ordering::Acquire);
         }
-        stack
+        Some(stack)
     });
     match pinned {
         // SAFETY: the stack is pinned, so it stays the fiber's while the caller has its reference.
@@ -79,7 +83,7 @@ fn pin(fiber: FiberRef) -> usize {
 impl<T> JoinHandleExt for JoinHandle<T> {
     /// The fiber's `pthread_t`: what `pthread_self` says on it, if it had not ended and has
     /// thread-local storage of its own. libc knows no thread by that: it refuses signals and scheduling
-    /// parameters.
+    /// parameters. If the fiber has yet to start, this waits until it has.
     fn as_pthread_t(&self) -> RawPthread {
         let fiber = self.thread().as_ref();
         let thread = match fiber.kind.get() {
