@@ -230,6 +230,7 @@ impl Class {
     ) -> io::Result<usize> {
         let mut batch = Batch::new();
         let guarded = self.take_batch(claim, wanted, &mut batch)?;
+        let claimed = claim.of(wanted.min(batch.len()));
         let mut ready = batch.len();
         let mut refusal = None;
         if !guarded {
@@ -264,7 +265,7 @@ impl Class {
             hand_out(*slot, true);
         }
         state.in_use += handed;
-        state.promised -= claim.of(handed);
+        state.promised += claimed - claim.of(handed);
         drop(state);
         match refusal {
             Some(errno) if handed == 0 => {
@@ -274,7 +275,8 @@ impl Class {
         }
     }
 
-    /// Takes a batch of slots that hold no memory; returns whether they have guards.
+    /// Takes a batch of slots that hold no memory; returns whether they have guards. The promises for
+    /// them are used up at once: slots on their way to the caller must not count against the promises of others.
     fn take_batch(&self, claim: Claim, wanted: usize, batch: &mut Batch) -> io::Result<bool> {
         let mut state = self.state.lock();
         loop {
@@ -283,6 +285,7 @@ impl Class {
             let count = wanted.max(state.in_use).min(MOST).min(state.free_to(claim.of(wanted)));
             state.lists.fill(batch, Kind::Dropped, count);
             if batch.len() > 0 {
+                state.promised -= claim.of(wanted.min(batch.len()));
                 return Ok(true);
             }
             while batch.len() < count {
@@ -291,6 +294,7 @@ impl Class {
                 batch.push(slot);
             }
             if batch.len() > 0 {
+                state.promised -= claim.of(wanted.min(batch.len()));
                 return Ok(false);
             }
             // The next round takes slots under the same lock, before the slab can be shed.

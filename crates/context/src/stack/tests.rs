@@ -515,3 +515,29 @@ fn promises_hold_while_others_acquire() {
     pool.shed();
     assert_eq!(pool.stats(), StackStats::default());
 }
+
+/// Several threads take what was promised to them at the same time, and there is no more.
+#[test]
+fn stacks_on_their_way_do_not_count_against_the_promises_of_others() {
+    const EACH: usize = 30;
+    let threads = std::sync::Barrier::new(4);
+    for _ in 0..30 {
+        let pool = pool(GuardMode::Madvise, 1 << 30);
+        pool.promise(SIZE, 4 * EACH).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    threads.wait();
+                    let mut stacks = Vec::new();
+                    failing(Call::Mmap, 0, u32::MAX, libc::ENOMEM, || {
+                        for _ in 0..EACH {
+                            pool.acquire_promised(SIZE, 1, &mut stacks).unwrap();
+                        }
+                    });
+                    threads.wait();
+                });
+            }
+        });
+        assert_eq!(pool.stats().promised, 0);
+    }
+}
