@@ -61,13 +61,16 @@ fn a_lookup_without_memory_says_so() {
             // SAFETY: a limit; a string, no hints, and a place for the answer.
             unsafe {
                 assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &raw const limit), 0);
-                // Those that were promised before are used up.
-                while carefree::Builder::new().spawn(carefree::park).is_ok() {}
-                let none = ptr::null();
-                libc::getaddrinfo(c"localhost".as_ptr(), none, none.cast(), &mut found)
+                let mut look_up = || {
+                    // Stacks that were promised before are used up, also those that another carrier gives back late.
+                    while carefree::Builder::new().spawn(carefree::park).is_ok() {}
+                    let none = ptr::null();
+                    libc::getaddrinfo(c"localhost".as_ptr(), none, none.cast(), &mut found)
+                };
+                (0..100).map(|_| look_up()).find(|&answer| answer != 0)
             }
         });
-        assert_eq!(answer.unwrap().join().unwrap(), libc::EAI_MEMORY);
+        assert_eq!(answer.unwrap().join().unwrap(), Some(libc::EAI_MEMORY));
         return;
     }
     if carefree::platform().tls == carefree::TlsMode::Threads {
