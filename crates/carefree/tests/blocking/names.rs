@@ -81,6 +81,9 @@ fn a_lookup_without_memory_says_so() {
         .env(CHILD, "1")
         // A fiber of its own for the look-up takes more than is left.
         .env("CAREFREE_STACK", "1G")
+        // What is left is for the program, and not for another carrier or another arena of malloc's.
+        .env("CAREFREE_CARRIERS", "1")
+        .env("MALLOC_ARENA_MAX", "1")
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");

@@ -193,6 +193,9 @@ fn each_that_was_spawned_starts_though_there_is_no_memory_for_more() {
         }
         return;
     }
+    if !own_tls() {
+        return;
+    }
     run(|| ());
     limit_address_space(100 << 20);
     for round in 0..3 {
