@@ -455,11 +455,28 @@ fn slabs_are_shed_while_stacks_are_acquired_and_released() {
     assert_eq!(pool.stats(), StackStats::default());
 }
 
+/// Whether so many more stacks are promised; not where guards are mappings: on an older kernel, under emulation, or
+/// since another test of this process has locked its memory.
+fn promises(pool: &StackPool, count: usize) -> bool {
+    match pool.promise(SIZE, count) {
+        Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
+            eprintln!("skipped: guards are mappings here");
+            false
+        }
+        promised => {
+            promised.unwrap();
+            true
+        }
+    }
+}
+
 /// What is promised is neither handed out to others nor shed, and is there when no address space is.
 #[test]
 fn promised_stacks_are_there_for_those_who_were_promised_them() {
     let pool = pool(GuardMode::Madvise, 1 << 30);
-    pool.promise(SIZE, 5).unwrap();
+    if !promises(&pool, 5) {
+        return;
+    }
     assert!(pool.stats().reserved_bytes > 0);
     // A slab has seven, so two are free.
     let mut others = Vec::new();
@@ -497,7 +514,9 @@ fn promises_hold_while_others_acquire() {
                 let mut stacks = Vec::new();
                 for round in 0..60 {
                     let count = 1 + (round * 37 + thread * 11) % 90;
-                    pool.promise(SIZE, 2 * count).unwrap();
+                    if !promises(pool, 2 * count) {
+                        return;
+                    }
                     pool.acquire_many(SIZE, count, &mut stacks).unwrap();
                     pool.acquire_promised(SIZE, count, &mut stacks).unwrap();
                     stacks.iter().for_each(|stack| touch(stack, thread + 1));
@@ -522,9 +541,13 @@ fn stacks_on_their_way_do_not_count_against_the_promises_of_others() {
     let threads = std::sync::Barrier::new(4);
     for _ in 0..30 {
         let pool = pool(GuardMode::Madvise, 1 << 30);
-        pool.promise(SIZE, 100).unwrap();
+        if !promises(&pool, 100) {
+            return;
+        }
         let each = pool.stats().slots / 4;
-        pool.promise(SIZE, pool.stats().slots - 100).unwrap();
+        if !promises(&pool, pool.stats().slots - 100) {
+            return;
+        }
         let take = || {
             threads.wait();
             let mut stacks = Vec::new();
