@@ -129,8 +129,11 @@ impl Extent {
         }
         self.away.set(away);
         if let Some(place) = place() {
-            link(&self.outer, place.get());
-            link(place, self);
+            // SAFETY: what is in force lies in frames that have not been left, and so does this extent.
+            unsafe {
+                link(&self.outer, place.get());
+                link(place, self);
+            }
         }
     }
 
@@ -142,7 +145,8 @@ impl Extent {
         // SAFETY: the word is that of a place, which outlives what is in force, or lies in an extent that is
         // in force or detached, whose frame has not been left.
         if let Some(inner) = unsafe { self.inner.replace(ptr::null()).as_ref() } {
-            link(inner, self.outer.get());
+            // SAFETY: the next extent outwards is in force or detached as well, so its frame has not been left.
+            unsafe { link(inner, self.outer.get()) };
         }
         if self.away.get() {
             AWAY.fetch_sub(1, Ordering::Relaxed);
@@ -150,8 +154,11 @@ impl Extent {
     }
 }
 
-/// Has `word` point to `extent`, which is null or in a frame that has not been left.
-fn link(word: &Place, extent: *const Extent) {
+/// Has `word` point to `extent`.
+///
+/// # Safety
+/// `extent` is null or lies in a frame that has not been left.
+unsafe fn link(word: &Place, extent: *const Extent) {
     word.set(extent);
     // SAFETY: as this function demands.
     if let Some(extent) = unsafe { extent.as_ref() } {
@@ -231,8 +238,11 @@ pub(crate) fn detach(coroutine: CoroutineId, own: &Place) {
     }
     // SAFETY: the last one visited by the loop, or null.
     let Some(last) = (unsafe { last.as_ref() }) else { return };
-    link(place, next);
-    link(own, first);
+    // SAFETY: as in the loop: they lie in frames that have not been left.
+    unsafe {
+        link(place, next);
+        link(own, first);
+    }
     last.outer.set(ptr::null());
 }
 
@@ -246,6 +256,9 @@ pub(crate) fn attach(own: &Place) {
     while let Some(outer) = unsafe { last.outer.get().as_ref() } {
         last = outer;
     }
-    link(&last.outer, place.get());
-    link(place, first);
+    // SAFETY: as above; and what is in force lies in frames that have not been left.
+    unsafe {
+        link(&last.outer, place.get());
+        link(place, first);
+    }
 }
