@@ -472,7 +472,7 @@ fn promises(pool: &StackPool, count: usize) -> bool {
 
 /// What is promised is neither handed out to others nor shed, and is there when no address space is.
 #[test]
-fn promised_stacks_are_there_for_those_who_were_promised_them() {
+fn promised_stacks_are_kept_for_their_holders() {
     let pool = pool(GuardMode::Madvise, 1 << 30);
     if !promises(&pool, 5) {
         return;
