@@ -158,7 +158,7 @@ impl Builder {
         let here = carrier::here().filter(|c| on.is_none_or(|on| std::ptr::eq(on, c.runtime())));
         match here {
             Some(carrier) => {
-                if self.stack_size.is_none() && carrier.own_tls {
+                if self.stack_size.is_none() && carrier.own_tls && carrier.has_crowd() {
                     if let Some(fiber) = allocate_unstarted(carrier, &mut name) {
                         // SAFETY: the fiber is new and unknown to others.
                         unsafe { leave_closure(fiber, f) };

@@ -25,7 +25,7 @@ use crate::carrier::io::Io;
 use crate::carrier::launch::{Launched, Signals};
 use crate::carrier::meter::Meter;
 use crate::carrier::pace::Pace;
-use crate::carrier::policy::{Place, SPAWNED};
+use crate::carrier::policy::{Place, SPAWNED, STARTED};
 use crate::carrier::queue::Queue;
 use crate::carrier::table::Table;
 use crate::carrier::timers::Shard;
@@ -560,6 +560,13 @@ impl Carrier {
         if sleeper.is_some() {
             runtime.wake(sleeper);
         }
+    }
+
+    /// Whether so many are ready here that one that is spawned had better [wait for its stack](unstarted). With fewer,
+    /// it has that at once: then no allocator is called for its start, of which a fiber may have the lock meanwhile.
+    #[inline]
+    pub(crate) fn has_crowd(&self) -> bool {
+        self.queue.len() >= STARTED
     }
 
     /// Whether fibers wait here for long.

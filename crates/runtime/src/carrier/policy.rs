@@ -121,7 +121,6 @@ pub(crate) const INTERRUPTED: u64 = 2_000;
 pub(crate) const UNDER_WAY: u64 = 3_000;
 /// At most so many ready fibers of a carrier have started, and the others wait for their start. So those that have
 /// are in the nearest cache with all that they need, and there are few stacks.
-#[cfg(not(feature = "rejected-deque"))]
 pub(crate) const STARTED: usize = 32;
 /// If each of them has had so many turns, and none has ended or waits, twice as many start. (In order, so that
 /// neighbours run one after the other, which processors foresee.)

@@ -1,4 +1,4 @@
-//! Fibers start when they have their turn, and take a stack then.
+//! In a crowd, fibers start when they have their turn, and take a stack then.
 
 use std::collections::HashSet;
 use std::os::unix::thread::JoinHandleExt;
@@ -16,6 +16,11 @@ use crate::common::{
 fn on_one_carrier<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
     let runtime = Runtime::builder().carriers(1).build().unwrap();
     within_reason(move || runtime.run(f))
+}
+
+/// Has so many fibers wait for their turn on the caller's carrier that the next to be spawned waits for its stack.
+fn crowd() {
+    (0..100).for_each(|_| drop(spawn(|| ())));
 }
 
 /// The page of the caller's stack that it is on.
@@ -69,6 +74,7 @@ fn one_starts_though_many_that_have_started_yield_for_it() {
             yield_now();
         }
         let theirs = flag.clone();
+        // (Those that yield are a crowd.)
         spawn(move || theirs.store(true, Ordering::Release)).join().unwrap();
         waiting.into_iter().for_each(|fiber| fiber.join().unwrap());
     });
@@ -80,7 +86,10 @@ fn one_goes_on_though_others_start_all_the_time() {
     fn one_more(flag: Arc<AtomicBool>, ended: Arc<AtomicUsize>) {
         match flag.load(Ordering::Acquire) {
             true => drop(ended.fetch_add(1, Ordering::Release)),
-            false => drop(spawn(move || one_more(flag, ended))),
+            false => {
+                crowd();
+                spawn(move || one_more(flag, ended));
+            }
         }
     }
     const CHAINS: usize = 10;
@@ -115,8 +124,12 @@ fn each_closure_is_run_once_and_dropped_once() {
     const EACH: usize = 50;
     let dropped = Arc::new(AtomicUsize::new(0));
     let theirs = dropped.clone();
-    run(move || {
+    on_one_carrier(move || {
         for n in 0..EACH {
+            // Half of them have their stacks at once.
+            if n % 4 < 2 {
+                crowd();
+            }
             let counted = || Counted(theirs.clone());
             let (one, two, three, four) = (counted(), counted(), counted(), counted());
             let (pair, large, aligned) = ([n, !n], [n; 700], Aligned(n as u8));
@@ -158,6 +171,7 @@ fn the_pthread_of_one_that_has_yet_to_start_is_its_own() {
             // SAFETY: the call has no preconditions.
             unsafe { libc::pthread_self() }
         };
+        crowd();
         let fibers: Vec<_> = (0..20).map(|_| spawn(own)).collect();
         for fiber in fibers {
             let pthread = fiber.as_pthread_t();
@@ -171,6 +185,7 @@ fn the_pthread_of_one_that_has_yet_to_start_is_its_own() {
     // From a thread, while the fiber that has spawned it keeps the carrier for a moment.
     let (send, receive) = std::sync::mpsc::channel();
     let first = runtime.spawn(move || {
+        crowd();
         // SAFETY: the call has no preconditions.
         send.send(spawn(|| unsafe { libc::pthread_self() })).unwrap();
         std::thread::sleep(std::time::Duration::from_millis(20));
