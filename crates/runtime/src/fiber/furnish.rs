@@ -38,6 +38,7 @@ use carefree_ground::lock::Lock;
 use carefree_ground::mapped::Mapped;
 use once_cell::race::OnceNonZeroUsize;
 
+use crate::fiber::frames;
 use crate::fiber::size;
 
 /// Furnished stacks of the default size that a carrier keeps for its next fibers.
@@ -144,8 +145,8 @@ impl Furnished {
     fn prefetch(&self) {
         let here = self.0.as_ptr().cast::<u8>();
         arch::prefetch(here);
-        // The first frame, the closure.
-        arch::prefetch(here.wrapping_sub(64));
+        // The closure, and the frames of what waits.
+        frames::fetch_below(here);
         if let Some(layout) = tls::mode().layout() {
             // The thread control block's beginning.
             let room = size_of::<FiberStack>().next_multiple_of(64) + layout.tp_position();

@@ -3,6 +3,7 @@
 pub(crate) mod bed;
 #[cfg_attr(loom, path = "../model/current.rs")]
 pub(crate) mod current;
+pub(crate) mod frames;
 #[cfg_attr(loom, path = "../model/furnish.rs")]
 pub(crate) mod furnish;
 pub(crate) mod glimpse;

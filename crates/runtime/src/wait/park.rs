@@ -20,6 +20,7 @@ use crate::carrier::wake::wake;
 use crate::fiber::bed;
 use crate::fiber::current::current;
 use crate::fiber::current::without_parking;
+use crate::fiber::frames;
 use crate::fiber::header::{FiberRef, Kind};
 use crate::protocol::episode::{
     BY_CANCEL, BY_COMPLETION, BY_TOKEN, COUNTED, Claim, OF_THREAD, Outcome, Ticket,
@@ -341,6 +342,7 @@ fn suspend(me: FiberRef, ticket: Ticket, deadline: u64) {
 fn suspend_until(me: FiberRef, ticket: Ticket, deadline: u64) {
     let (shard, key) = carrier::of(me).set_timer(deadline, me, ticket);
     suspend(me, ticket, deadline);
+    frames::fetch_outer();
     if me.episode.outcome() != Outcome::TimedOut {
         without_parking(|| {
             // SAFETY: a shard is part of a carrier of the fiber's runtime, which lives as long as its fibers.
