@@ -246,6 +246,28 @@ impl Driver {
         each!(&mut self.backend, backend => backend.poll(out))
     }
 
+    /// Appends completions to `out` that are known without entering the kernel, and leaves it to the next
+    /// [`hand_over`](Driver::hand_over), [`poll`](Driver::poll) or [`wait`](Driver::wait) to pass operations to it.
+    pub fn peek(&mut self, out: &mut Completions) {
+        match &mut self.backend {
+            Backend::Uring(ring) => ring.peek(out),
+            // Only the kernel knows.
+            Backend::Epoll(_) => {}
+            Backend::Mock(mock) => mock.poll(out),
+            Backend::Layer(layer) => layer.poll(out),
+        }
+    }
+
+    /// Passes submitted operations to the kernel, if it does not have them yet.
+    pub fn hand_over(&mut self) {
+        match &mut self.backend {
+            Backend::Uring(ring) => ring.hand_over(),
+            // They have been passed to it when they were submitted, or are none of the kernel's.
+            Backend::Epoll(_) | Backend::Mock(_) => {}
+            Backend::Layer(layer) => layer.hand_over(),
+        }
+    }
+
     /// [`poll`](Driver::poll) that, if there is no completion, sleeps until there is one, until a
     /// wake-up, or until `deadline`: nanoseconds on the clock of [`clock::now`],
     /// `None` for no limit. Returns whether a wake-up ended it (the token was taken). May also

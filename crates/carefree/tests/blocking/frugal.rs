@@ -1,11 +1,16 @@
-//! System calls that are not made: in a process of its own, where the kernel ends the program at such a call.
+//! System calls that are not made: in a process of its own, where the kernel ends the program at such a call, or
+//! where they are counted.
 
 use std::ffi::c_long;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
+use carefree_reactor::faults;
 use carefree_testing::again;
 
 use crate::common::*;
@@ -134,4 +139,59 @@ fn a_write_that_cannot_be_tried_is_not_tried_again() {
         assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EAGAIN));
         assert_eq!(read(&events), 3);
     });
+}
+
+/// Calls that wait for operations, or hand them over; and calls that wake a carrier.
+static CALLS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+fn count_call(number: c_long, arguments: &mut [usize; 6]) -> Option<i32> {
+    let [waits, wakes] = &CALLS;
+    let counted = match number {
+        libc::SYS_io_uring_enter | libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => waits,
+        libc::SYS_write => wakes,
+        libc::SYS_futex if arguments[1] as i32 & libc::FUTEX_CMD_MASK == libc::FUTEX_WAKE => wakes,
+        _ => return None,
+    };
+    counted.fetch_add(1, Ordering::Relaxed);
+    None
+}
+
+/// At a moderate rate a carrier sleeps before each request. It hands over the next read and sleeps in one call, and
+/// wakes no other carrier for a request that it answers itself.
+#[test]
+fn a_request_after_a_pause_takes_one_call_of_its_carrier() {
+    const HOOKS: &faults::Hooks = &faults::Hooks { call: count_call, ..faults::Hooks::NONE };
+    const REQUESTS: usize = 200;
+    if !is_alone("a_request_after_a_pause_takes_one_call_of_its_carrier") {
+        return;
+    }
+    let runtime = carefree::Runtime::builder().carriers(2).build().unwrap();
+    let mut clients = Vec::new();
+    for _ in 0..8 {
+        let (client, mut server) = UnixStream::pair().unwrap();
+        clients.push(client);
+        runtime.spawn(move || {
+            let mut byte = [0];
+            while server.read(&mut byte).unwrap() == 1 {
+                server.write_all(&byte).unwrap();
+            }
+        });
+    }
+    let mut ask = |request: usize| {
+        // This is a thread, as the client's would be.
+        std::thread::sleep(Duration::from_millis(2));
+        let client = &mut clients[request % 8];
+        client.write_all(&[request as u8]).unwrap();
+        let mut answer = [0];
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(answer[0], request as u8);
+    };
+    (0..16).for_each(&mut ask);
+    faults::install(HOOKS);
+    (0..REQUESTS).for_each(&mut ask);
+    let [waits, wakes] = CALLS.each_ref().map(|count| count.load(Ordering::Relaxed));
+    println!("{waits} waits and {wakes} wake-ups for {REQUESTS} requests");
+    assert!(waits < REQUESTS * 3 / 2, "{waits} calls");
+    assert!(wakes < REQUESTS / 4, "{wakes} wake-ups");
+    drop(clients);
 }

@@ -318,6 +318,10 @@ impl Layer for Injector {
         self.hand_out(out);
     }
 
+    fn hand_over(&mut self) {
+        self.inner.hand_over();
+    }
+
     fn wait(&mut self, deadline: Option<u64>, out: &mut Completions) -> bool {
         let before = out.len();
         self.poll(out);

@@ -13,12 +13,9 @@ impl Carrier {
     /// The caller runs on the carrier, in its own context.
     #[inline]
     pub(crate) unsafe fn poll(&self) {
-        // SAFETY: the caller runs on the carrier and in its own context, so it is in no other use of the
-        // driver. An errand's fiber waits until the errand was run, so its record is there.
+        // SAFETY: as demanded of the caller.
         unsafe {
-            while let Some(token) = self.io.next_errand() {
-                record::run_errand(token, |token| self.io.cancel(token));
-            }
+            self.run_errands();
             if self.io.is_waiting() {
                 let mut collected = self.io.poll();
                 complete_all(&mut collected);
@@ -27,19 +24,77 @@ impl Carrier {
         }
     }
 
-    /// Sleeps until woken, until an operation is done, or until `deadline`, and completes what is done.
+    /// [`poll`](Self::poll) without a system call, for a carrier that has nothing to run and will sleep unless this
+    /// finds something: what was submitted is handed over with the sleep, or [before](Self::hand_over) a fiber runs
+    /// after all.
+    ///
+    /// # Safety
+    /// As for [`poll`](Self::poll).
+    #[inline]
+    pub(crate) unsafe fn peek(&self) {
+        // SAFETY: as demanded of the caller.
+        unsafe {
+            self.run_errands();
+            if self.io.is_waiting() {
+                let mut collected = self.io.peek();
+                complete_all(&mut collected);
+                self.io.reuse(collected);
+            }
+        }
+    }
+
+    /// Hands over what was submitted, if it was not yet.
+    ///
+    /// # Safety
+    /// As for [`poll`](Self::poll).
+    #[inline]
+    pub(crate) unsafe fn hand_over(&self) {
+        if self.io.is_waiting() {
+            // SAFETY: the caller runs on the carrier and in its own context, so it is in no other use of the driver.
+            unsafe { self.io.hand_over() };
+        }
+    }
+
+    /// # Safety
+    /// As for [`poll`](Self::poll).
+    #[inline]
+    unsafe fn run_errands(&self) {
+        // SAFETY: the caller runs on the carrier and in its own context, so it is in no other use of the
+        // driver. An errand's fiber waits until the errand was run, so its record is there.
+        unsafe {
+            while let Some(token) = self.io.next_errand() {
+                record::run_errand(token, |token| self.io.cancel(token));
+            }
+        }
+    }
+
+    /// Sleeps until woken, until an operation is done, or until `deadline`. What is done is to be
+    /// [completed](Self::complete) when the carrier no longer counts as down: a fiber that becomes ready here
+    /// would wake another carrier for itself, or leave this one a wake-up for its next sleep.
     ///
     /// # Safety
     /// As for [`poll`](Self::poll).
     pub(crate) unsafe fn lie(&self, deadline: Option<u64>) {
         // SAFETY: the caller runs on the carrier and in its own context.
         unsafe {
-            let mut collected = self.io.sleep(deadline);
+            let collected = self.io.sleep(deadline);
             // Also an empty list, if it has memory: to map that anew takes longer than a completion.
             if collected.capacity() > 0 {
-                complete_all(&mut collected);
                 self.io.reuse(collected);
             }
+        }
+    }
+
+    /// Completes what was done when the carrier [lay](Self::lie).
+    ///
+    /// # Safety
+    /// As for [`poll`](Self::poll).
+    pub(crate) unsafe fn complete(&self) {
+        // SAFETY: the caller runs on the carrier and in its own context.
+        unsafe {
+            let mut collected = self.io.collected();
+            complete_all(&mut collected);
+            self.io.reuse(collected);
         }
     }
 

@@ -43,7 +43,8 @@ pub(crate) struct Io {
     idle: Shared<Idle>,
     /// The runtime's own time, if it has one.
     time: Option<VirtualTime>,
-    /// An empty list with room for completions; of the carrier's own context.
+    /// A list with room for completions, empty but between a sleep and the completing of what was done then; of the
+    /// carrier's own context.
     collected: UnsafeCell<Completions>,
 }
 
@@ -191,10 +192,34 @@ impl Io {
         // SAFETY: the caller is in the carrier's own context, which alone has `collected`, and is not
         // within `with`.
         unsafe {
-            let mut collected = mem::take(&mut *self.collected.get());
+            let mut collected = self.collected();
             self.with(|driver| driver.poll(&mut collected));
             collected
         }
+    }
+
+    /// [`poll`](Self::poll) without entering the kernel: what was submitted goes there with the next sleep or poll.
+    ///
+    /// # Safety
+    /// As for [`poll`](Self::poll).
+    #[inline]
+    pub(crate) unsafe fn peek(&self) -> Completions {
+        // SAFETY: as in `poll`.
+        unsafe {
+            let mut collected = self.collected();
+            self.with(|driver| driver.peek(&mut collected));
+            collected
+        }
+    }
+
+    /// Passes what was submitted to the kernel.
+    ///
+    /// # Safety
+    /// As for [`poll`](Self::poll).
+    #[inline]
+    pub(crate) unsafe fn hand_over(&self) {
+        // SAFETY: as in `poll`.
+        unsafe { self.with(Driver::hand_over) };
     }
 
     /// Sleeps until an operation is done, until the carrier is woken, or until `deadline`; collects what
@@ -212,10 +237,20 @@ impl Io {
         }
         // SAFETY: as in `poll`.
         unsafe {
-            let mut collected = mem::take(&mut *self.collected.get());
+            let mut collected = self.collected();
             self.with(|driver| driver.wait(deadline, &mut collected));
             collected
         }
+    }
+
+    /// The list that was given back last.
+    ///
+    /// # Safety
+    /// As for [`poll`](Self::poll).
+    #[inline]
+    pub(crate) unsafe fn collected(&self) -> Completions {
+        // SAFETY: the caller is in the carrier's own context, which alone has `collected`.
+        mem::take(unsafe { &mut *self.collected.get() })
     }
 
     /// Takes a list of completions back, for the next ones.

@@ -87,10 +87,10 @@ pub(crate) const LOOK_CLOSELY: Duration = Duration::from_millis(1);
 pub(crate) const LOOK_SELDOM: Duration = Duration::from_millis(8);
 /// The same while carriers wake so often that the monitor is not woken with them, and none was up.
 #[cfg(not(loom))]
-pub(crate) const LOOK_NAPPING: Duration = Duration::from_millis(4);
+pub(crate) const LOOK_NAPPING: Duration = Duration::from_millis(8);
 /// If all carriers sleep for fewer nanoseconds than this, the monitor does not sleep with them the next time.
 #[cfg(not(loom))]
-pub(crate) const OFTEN: u64 = 4_000_000;
+pub(crate) const OFTEN: u64 = 8_000_000;
 /// Looks in a row at which a fiber that spawns others, and lets none run, does not keep its carrier yet: to
 /// spawn ten thousand takes a few looks, and another carrier would do no good there.
 #[cfg(not(loom))]

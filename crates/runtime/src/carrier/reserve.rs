@@ -65,6 +65,8 @@ impl Carrier {
             // SAFETY: this is the carrier's own context.
             unsafe { self.lie(None) };
             self.sleeps.store(false, Ordering::SeqCst);
+            // SAFETY: as before.
+            unsafe { self.complete() };
         };
         if let Some(usual) = usual {
             slice::set(usual);

@@ -58,8 +58,9 @@ impl Carrier {
             self.round.set(if self.time.is_some() { 0 } else { ROUND });
             self.tidy();
             self.fire_timers();
+            let is_idle = self.is_empty();
             // SAFETY: this is the carrier's own context.
-            unsafe { self.poll() };
+            unsafe { if is_idle { self.peek() } else { self.poll() } };
             if visit % REFRESH == 0 {
                 notice_libraries();
             }
@@ -72,6 +73,10 @@ impl Carrier {
                 true => self.withdraw(),
             };
             let Some(mut fiber) = found else { break };
+            if is_idle {
+                // SAFETY: this is the carrier's own context.
+                unsafe { self.hand_over() };
+            }
             loop {
                 self.enter(fiber);
                 match self.unfurnished.take() {
@@ -191,11 +196,18 @@ impl Carrier {
         loop {
             self.tidy();
             self.fire_timers();
+            // (If it may take others' fibers now, it looks after its own first.)
+            let may_steal =
+                self.is_empty() && (sleepers.some_other_is_up() || self.others_have_fibers());
             // SAFETY: this is the carrier's own context.
-            unsafe { self.poll() };
+            unsafe { if may_steal { self.poll() } else { self.peek() } };
             let found = self.find_here().or_else(|| self.steal());
             if found.is_some() || runtime.has_stopped() {
                 runtime.wake(sleepers.found(|| runtime.has_submissions()));
+                // What became ready together was left to this search.
+                if !self.queue.is_empty() {
+                    self.announce();
+                }
                 return found;
             }
             if (is_calm || !sleepers.some_other_is_up()) && self.retire() {
@@ -226,6 +238,8 @@ impl Carrier {
                 sleepers.wake_up(rest);
             }
             lookout::carrier_woke();
+            // SAFETY: this is the carrier's own context.
+            unsafe { self.complete() };
         }
     }
 

@@ -34,6 +34,22 @@
 //! two that look each other up none takes the other for dozing; and one that dozed and found
 //! other work hands on, as above.
 //!
+//! # The last one to lie down
+//!
+//! In a server at a moderate rate one carrier wakes and lies down for each request, and a heavy fence would cost it as
+//! much as the request does. Where all others are down, C does without. It makes and reads, all sequentially
+//! consistent: `asleep += 1; searching -= 1; a = active; d = down; b = active`, and finds `a == b` and `d` no less. As
+//! `active` also counts those that joined, the same carriers were active at both reads, and as only these are down, each
+//! counted once, all of them were down at the read between. Let carrier P queue a fiber afterwards.
+//!
+//! 1. P was active then. Before it runs a fiber it takes its count out of `down`: after C's read of that, and so after
+//!    C's own change of the word. What P reads there later is no older than what it wrote, so it sees C asleep, or
+//!    woken since. Its search ends after that, too, by a change of `searching`: so it does not see C search.
+//! 2. P joined after C's second read of `active`. It makes a full fence between that and the first fiber that it runs,
+//!    so it sees all that C wrote before.
+//!
+//! What P had queued before it lay down, or was in reserve, C sees when it looks again: it has read what P changed then.
+//!
 //! What is queued by a thread that is no carrier, or for one carrier only, goes by
 //! [`notify_fenced`](Sleepers::notify_fenced) and [`claim_one`](Sleepers::claim_one). There both sides
 //! have a full fence between what they write and what they read, also a carrier that goes to doze; so
@@ -70,6 +86,9 @@ use crate::protocol::sync::{AtomicU32, AtomicU64, Ordering, fence, heavy, light}
 const DOZING: u64 = 1;
 const ASLEEP: u64 = 1 << 32;
 
+/// One that becomes active, in the word of those that are.
+const JOINED: u64 = 1 << 32 | 1;
+
 /// How many carriers are down.
 #[derive(Clone, Copy)]
 struct Down(u64);
@@ -95,6 +114,9 @@ pub(crate) struct Rest {
     carrier: usize,
     /// [`DOZING`] or [`ASLEEP`].
     counted: u64,
+    /// Whether it lay down last, so that its fence interrupted no other.
+    #[cfg_attr(not(all(test, loom)), expect(dead_code, reason = "for a model"))]
+    is_last: bool,
 }
 
 /// What has a line of memory for itself: other parts are read much more often than it is written, or the other
@@ -114,8 +136,8 @@ impl<T> Deref for Apart<T> {
 
 #[derive(Debug)]
 pub(crate) struct Sleepers {
-    /// Carriers that are not in reserve.
-    active: Apart<AtomicU32>,
+    /// Carriers that are not in reserve; in the upper half, how often one has joined them.
+    active: Apart<AtomicU64>,
     searching: Apart<AtomicU32>,
     down: Apart<AtomicU64>,
     dozing: Set,
@@ -127,7 +149,7 @@ impl Sleepers {
     /// Of so many carriers none is down, and so many search.
     pub(crate) fn new(active: u32, searching: u32) -> Self {
         Sleepers {
-            active: Apart(AtomicU32::new(active)),
+            active: Apart(AtomicU64::new(active.into())),
             searching: Apart(AtomicU32::new(searching)),
             down: Apart(AtomicU64::new(0)),
             dozing: Set::new(),
@@ -138,14 +160,14 @@ impl Sleepers {
 
     /// Carriers that are not in reserve.
     pub(crate) fn active(&self) -> u32 {
-        self.active.load(Ordering::SeqCst)
+        self.active.load(Ordering::SeqCst) as u32
     }
 
     /// To be called by a carrier that was added, before it runs the first fiber. (While its thread begins it does
     /// not count: the others would retire, and what it has to wait for then may be a fiber that they have
     /// queued.)
     pub(crate) fn set_out(&self) {
-        self.active.fetch_add(1, Ordering::SeqCst);
+        self.active.fetch_add(JOINED, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 
@@ -158,7 +180,7 @@ impl Sleepers {
         most: u32,
         more: impl FnOnce() -> bool,
     ) -> (bool, Option<usize>) {
-        let less = |active: u32| (active > most).then(|| active - 1);
+        let less = |active: u64| (active as u32 > most).then(|| active - 1);
         if self.active.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_err() {
             return (false, None);
         }
@@ -172,7 +194,7 @@ impl Sleepers {
     pub(crate) fn recall(&self) -> Option<usize> {
         while let Some(carrier) = self.reserve.first() {
             if self.reserve.remove(carrier) {
-                self.active.fetch_add(1, Ordering::SeqCst);
+                self.active.fetch_add(JOINED, Ordering::SeqCst);
                 self.searching.fetch_add(1, Ordering::SeqCst);
                 fence(Ordering::SeqCst);
                 return Some(carrier);
@@ -201,6 +223,11 @@ impl Sleepers {
     #[must_use]
     pub(crate) fn notify(&self, backlog: impl FnOnce() -> bool) -> Option<usize> {
         light();
+        self.notify_without_fence(backlog)
+    }
+
+    #[inline(always)]
+    fn notify_without_fence(&self, backlog: impl FnOnce() -> bool) -> Option<usize> {
         let down = Down(self.down.load(Ordering::Relaxed));
         if down.0 == 0 { None } else { self.notify_slow(down, backlog()) }
     }
@@ -334,7 +361,7 @@ impl Sleepers {
         self.dozing.insert(carrier);
         self.searching.fetch_sub(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        Rest { carrier, counted: DOZING }
+        Rest { carrier, counted: DOZING, is_last: false }
     }
 
     /// A searching carrier has found nothing and is about to sleep: it must look everywhere once
@@ -343,19 +370,21 @@ impl Sleepers {
         self.down.fetch_add(ASLEEP, Ordering::SeqCst);
         self.asleep.insert(carrier);
         self.searching.fetch_sub(1, Ordering::SeqCst);
-        // Where no other carrier is active, none queues fibers. One that becomes active later sees this one
-        // down: a full fence follows the count of those that are active.
-        if self.active() == 1 {
+        let active = self.active.load(Ordering::SeqCst);
+        let all_down = self.down().all() >= u64::from(active as u32);
+        let is_last = all_down && self.active.load(Ordering::SeqCst) == active;
+        if is_last {
+            // See "The last one to lie down".
             fence(Ordering::SeqCst);
         } else {
             heavy();
         }
-        Rest { carrier, counted: ASLEEP }
+        Rest { carrier, counted: ASLEEP, is_last }
     }
 
     /// The carrier is down no more and counts as searching: from now on, or since another thread
     /// decided so (then the result is false).
-    pub(crate) fn wake_up(&self, Rest { carrier, counted }: Rest) -> bool {
+    pub(crate) fn wake_up(&self, Rest { carrier, counted, .. }: Rest) -> bool {
         let set = if counted == DOZING { &self.dozing } else { &self.asleep };
         self.searching.fetch_add(1, Ordering::SeqCst);
         let by_itself = set.remove(carrier);
@@ -667,6 +696,106 @@ mod model {
             world.push();
             waker.join().unwrap();
             assert!(world.tokens[1].load(Ordering::Acquire) > 0, "a fiber waits beside a sleeper");
+        });
+    }
+
+    /// A producer gets up from its own sleep when another carrier lies down as the last one; neither makes a heavy fence,
+    /// and the producer makes no light one either, which would be one in a model.
+    #[test]
+    fn the_last_to_lie_down_is_seen_by_what_gets_up() {
+        bounded(3, || {
+            let world = Arc::new(World {
+                sleepers: Sleepers::new(2, 2),
+                ready: AtomicUsize::new(0),
+                tokens: [AtomicUsize::new(0), AtomicUsize::new(0)],
+            });
+            let asleep = world.sleepers.lie_down(1);
+            let producer = {
+                let world = world.clone();
+                loom::thread::spawn(move || {
+                    world.sleepers.wake_up(asleep);
+                    world.found();
+                    world.ready.fetch_add(1, Ordering::Relaxed);
+                    world.wake(world.sleepers.notify_without_fence(|| false));
+                })
+            };
+            let rest = world.sleepers.lie_down(0);
+            let came = world.ready.load(Ordering::Relaxed) > 0;
+            producer.join().unwrap();
+            let woken = world.tokens[0].load(Ordering::Acquire) > 0;
+            // (Else there is a heavy fence, and the producer's light one is needed.)
+            assert!(!rest.is_last || came || woken, "a fiber waits beside a sleeper");
+        });
+    }
+
+    /// The same with a producer that is recalled from the reserve, and another that retires.
+    #[test]
+    fn the_last_to_lie_down_is_seen_by_what_is_recalled() {
+        bounded(3, || {
+            let world = Arc::new(World {
+                sleepers: Sleepers::new(3, 3),
+                ready: AtomicUsize::new(0),
+                tokens: [AtomicUsize::new(0), AtomicUsize::new(0)],
+            });
+            assert!(world.sleepers.retire(2, 1, || false).0);
+            let retiring = {
+                let world = world.clone();
+                loom::thread::spawn(move || world.wake(world.sleepers.retire(1, 1, || false).1))
+            };
+            let producer = {
+                let world = world.clone();
+                loom::thread::spawn(move || {
+                    // (Either of the two.)
+                    if world.sleepers.recall().is_some() {
+                        world.found();
+                        world.ready.fetch_add(1, Ordering::Relaxed);
+                        world.wake(world.sleepers.notify_without_fence(|| false));
+                    }
+                })
+            };
+            let rest = world.sleepers.lie_down(0);
+            let came = world.ready.load(Ordering::Relaxed) > 0;
+            producer.join().unwrap();
+            retiring.join().unwrap();
+            let woken = world.tokens[0].load(Ordering::Acquire) > 0;
+            let waiting = world.ready.load(Ordering::Relaxed) > 0;
+            assert!(!rest.is_last || !waiting || came || woken, "a fiber waits beside a sleeper");
+        });
+    }
+
+    /// While a carrier lies down, another is recalled and lies down as well. The one that runs must not be taken for it.
+    #[test]
+    fn one_that_runs_is_not_taken_for_one_that_joins_and_lies_down() {
+        bounded(3, || {
+            let world = Arc::new(World {
+                sleepers: Sleepers::new(3, 3),
+                ready: AtomicUsize::new(0),
+                tokens: [AtomicUsize::new(0), AtomicUsize::new(0)],
+            });
+            assert!(world.sleepers.retire(1, 1, || false).0);
+            // The third one runs.
+            world.found();
+            let joining = {
+                let world = world.clone();
+                loom::thread::spawn(move || {
+                    world.sleepers.recall();
+                    let _rest = world.sleepers.lie_down(1);
+                    world.ready.load(Ordering::Relaxed) > 0
+                })
+            };
+            let producer = {
+                let world = world.clone();
+                loom::thread::spawn(move || {
+                    world.ready.fetch_add(1, Ordering::Relaxed);
+                    world.wake(world.sleepers.notify_without_fence(|| false));
+                })
+            };
+            let rest = world.sleepers.lie_down(0);
+            let came = world.ready.load(Ordering::Relaxed) > 0;
+            producer.join().unwrap();
+            let came = joining.join().unwrap() || came;
+            let woken = world.tokens.iter().any(|token| token.load(Ordering::Acquire) > 0);
+            assert!(!rest.is_last || came || woken, "a fiber waits beside a sleeper");
         });
     }
 

@@ -145,6 +145,10 @@ impl Ring {
         self.reap(out);
     }
 
+    pub(crate) fn peek(&mut self, out: &mut Completions) {
+        self.reap(out);
+    }
+
     pub(crate) fn wait(
         &mut self,
         idle: &Idle,
@@ -206,7 +210,7 @@ impl Ring {
 
     /// Submits what is queued, and fetches what the kernel holds back. Makes no system call if
     /// there is neither.
-    fn hand_over(&mut self) {
+    pub(crate) fn hand_over(&mut self) {
         self.cancel_again();
         loop {
             while let Some(entry) = self.backlog.pop_front() {
