@@ -1,5 +1,6 @@
 //! `std::thread::park` with our `unpark`.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -35,6 +36,34 @@ fn our_unpark_ends_a_park_of_std() {
             fiber.join().unwrap();
         }
     }
+}
+
+/// Not only the first park of a fiber, with which its handle of std's becomes known.
+#[test]
+fn our_unpark_ends_each_of_many_parks_of_std() {
+    if !own() {
+        return;
+    }
+    const ROUNDS: usize = 5000;
+    static ASKED: AtomicUsize = AtomicUsize::new(0);
+    static ANSWERED: AtomicUsize = AtomicUsize::new(0);
+    let fiber = spawn(|| {
+        for round in 1..=ROUNDS {
+            while ASKED.load(Ordering::Acquire) < round {
+                thread::park();
+            }
+            ANSWERED.store(round, Ordering::Release);
+        }
+    });
+    for round in 1..=ROUNDS {
+        ASKED.store(round, Ordering::Release);
+        fiber.thread().unpark();
+        while ANSWERED.load(Ordering::Acquire) < round {
+            // At times it is about to park when the next unpark comes, at times it has parked.
+            if round % 3 == 0 { yield_now() } else { std::hint::spin_loop() }
+        }
+    }
+    fiber.join().unwrap();
 }
 
 #[test]

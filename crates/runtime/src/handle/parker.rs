@@ -7,8 +7,10 @@
 //!
 //! No unpark is lost in between. The fiber puts the handle there, then looks for a token; `unpark` sends
 //! the token, then looks for a handle. Both access the token by read-modify-writes. If the fiber's comes
-//! second, it finds the token; otherwise `unpark` finds the handle. The fiber may be woken once too often,
-//! which std allows.
+//! second, it finds the token; otherwise `unpark` finds the handle. From then on every `unpark` finds it:
+//! its access to the token comes after the fiber's. So only the wait that puts the handle there looks for a
+//! token, and later ones pay for no locked instruction. A token that is left then lets the next
+//! [`park`](crate::park) return at once: the fiber may be woken once too often, which std allows.
 //!
 //! The reverse is not possible: std's `unpark` of a fiber that waits in [`park`](crate::park) changes only
 //! std's word. `park` would have to be built on std's, and be as slow.
@@ -30,24 +32,18 @@ pub const PARKED: u32 = u32::MAX;
 ///
 /// This is a guess: the word should lie close behind the address that a handle of std's consists of. If the
 /// guess is wrong, std's parks are ended by std's unparks only.
+#[inline(always)]
 pub fn about_to_park(word: usize) -> bool {
     let Some(me) = current_fiber() else { return false };
     // Asked of the header first, for std counts a reference to the handle, which costs too much at each park.
     match me.standard() {
-        Some(handle) if belongs(word, handle) => {}
-        Some(_) => return false,
-        None if !note_if_parked(me, word) => return false,
-        None => {}
+        Some(handle) => belongs(word, handle),
+        None => note_if_parked(me, word),
     }
-    if me.token.take() {
-        if let Some(handle) = me.standard() {
-            handle.unpark();
-        }
-    }
-    true
 }
 
 /// Whether `word` lies in the memory that all handles of std's to this thread point to.
+#[inline(always)]
 fn belongs(word: usize, handle: &thread::Thread) -> bool {
     /// No less than the bytes of that memory.
     const SHARED: usize = 64;
@@ -60,8 +56,10 @@ fn belongs(word: usize, handle: &thread::Thread) -> bool {
     word.wrapping_sub(shared) < SHARED
 }
 
-/// Asks std for the calling fiber's handle, and notes it if `word` is that handle's.
+/// Asks std for the calling fiber's handle, and notes it if `word` is that handle's. Then an unpark that has come
+/// before ends the wait that is about to begin.
 #[cold]
+#[inline(never)]
 fn note_if_parked(me: FiberRef, word: usize) -> bool {
     struct HasHandle;
     impl Drop for HasHandle {
@@ -78,6 +76,11 @@ fn note_if_parked(me: FiberRef, word: usize) -> bool {
     if parked {
         // The fiber is about to park, and must not park in the allocator before.
         without_parking(|| me.note_standard(handle));
+        if me.token.take() {
+            if let Some(handle) = me.standard() {
+                handle.unpark();
+            }
+        }
     }
     parked
 }
