@@ -297,6 +297,22 @@ impl List {
         None
     }
 
+    /// The waiter for `key`, if no other waits for it and it is the first in the list: as it is as a rule.
+    #[inline(always)]
+    pub(crate) fn lone(&self, key: usize) -> Option<FiberRef> {
+        work::step();
+        let first = self.first?;
+        let is_alone = first.previous.get() == Some(first);
+        (first.key.load(Ordering::Relaxed) == key && is_alone).then_some(first)
+    }
+
+    /// Takes a [`lone`](Self::lone) waiter out. It stays `linked`, for the caller to clear.
+    #[inline(always)]
+    pub(crate) fn take_out_lone(&mut self, fiber: FiberRef) {
+        // What follows leads a run of its own, which does not lead back to this one.
+        self.first = fiber.next.get();
+    }
+
     /// A walk along the run of `key`.
     #[inline]
     pub(crate) fn walk(&self, key: usize) -> Option<Walk> {

@@ -299,9 +299,20 @@ fn take_over_started(fiber: FiberRef, carrier: &Carrier) {
 
 /// Queues a fiber whose wait has ended: on the caller's carrier, if that is of the fiber's runtime, else
 /// where all carriers of the fiber's runtime look.
+#[inline(always)]
 pub(crate) fn make_ready(fiber: FiberRef, place: Place) {
-    let carrier = match current_fiber() {
+    // As a rule by a fiber of the same carrier.
+    match current_fiber().filter(|me| me.carrier.get() == fiber.carrier.get()) {
         // Within the runtime's own code, the carrier's queue may be in use.
+        Some(me) if me.plain.get() == 0 => of(me).make_ready(fiber, place),
+        _ => make_ready_elsewhere(fiber, place),
+    }
+}
+
+/// [`make_ready`] of a fiber that another carrier has run, or by a caller that is no fiber.
+#[inline(never)]
+fn make_ready_elsewhere(fiber: FiberRef, place: Place) {
+    let carrier = match current_fiber() {
         Some(me) if me.plain.get() != 0 => None,
         Some(me) => Some(of(me)),
         None => here(),
@@ -527,6 +538,7 @@ impl Carrier {
     }
 
     /// Queues a fiber of this runtime that the caller, which runs on this carrier, has woken.
+    #[inline(always)]
     pub(crate) fn make_ready(&self, fiber: FiberRef, place: Place) {
         if !self.own_tls {
             return self.runtime().inject(fiber);

@@ -143,7 +143,7 @@ impl Queue {
     ///
     /// # Safety
     /// The caller runs on the owning carrier, and the queue is not locked.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn push(&self, fiber: FiberRef, place: Place) {
         // SAFETY: this function demands the same.
         let mut locked = unsafe { self.lock() };
@@ -263,29 +263,17 @@ impl Locked<'_> {
 
     #[inline(always)]
     pub(crate) fn push(&mut self, fiber: FiberRef, place: Place) {
-        self.with(|inner| match place {
-            Place::Last if is_unstarted(fiber) => inner.unstarted.push(fiber),
-            Place::Last => inner.ring.push(fiber),
-            Place::Next => {
-                if let Some(former) = inner.lifo.replace(fiber) {
-                    inner.ring.push(former);
-                }
-            }
-        });
+        let inner = self.queue.inner.get_mut();
+        // SAFETY: as in `with`.
+        let inner = unsafe { inner.deref() };
+        inner.push(fiber, place);
+        self.queue.len.store(inner.len(), Ordering::Relaxed);
     }
 
     /// Takes the next fiber to run.
     #[inline(always)]
     pub(crate) fn pop(&mut self) -> Option<FiberRef> {
-        self.with(|inner| {
-            if !inner.has_ring_only() {
-                return inner.pop_chosen();
-            }
-            inner.lifo_runs = 0;
-            let next = inner.ring.pop();
-            inner.prefetch();
-            next
-        })
+        self.with(Inner::pop)
     }
 
     /// Takes the fiber that `draw` chooses: it gets their number, and returns a lower one.
@@ -313,7 +301,7 @@ impl Locked<'_> {
             // SAFETY: as in `with`. (`len` need not be written: one comes and one goes, or none.)
             let inner = unsafe { &mut *inner };
             if !inner.has_ring_only() {
-                let next = inner.pop_chosen();
+                let next = inner.pop_woken().or_else(|| inner.pop_chosen());
                 inner.ring.push(fiber);
                 return next;
             }
@@ -358,6 +346,31 @@ impl Inner {
         self.lifo.is_none() & (self.unstarted.len() == 0)
     }
 
+    #[inline(always)]
+    fn push(&mut self, fiber: FiberRef, place: Place) {
+        match place {
+            Place::Last if is_unstarted(fiber) => self.unstarted.push(fiber),
+            Place::Last => self.ring.push(fiber),
+            Place::Next => {
+                if let Some(former) = self.lifo.replace(fiber) {
+                    self.ring.push(former);
+                }
+            }
+        }
+    }
+
+    /// Takes the next fiber to run.
+    #[inline(always)]
+    fn pop(&mut self) -> Option<FiberRef> {
+        if !self.has_ring_only() {
+            return self.pop_woken().or_else(|| self.pop_chosen());
+        }
+        self.lifo_runs = 0;
+        let next = self.ring.pop();
+        self.prefetch();
+        next
+    }
+
     /// Whether a fiber is to start, rather than one of the ring to go on. Some have yet to start.
     fn chooses_start(&mut self) -> bool {
         if let Some(soon) = self.unstarted.get(2 * AHEAD) {
@@ -378,13 +391,20 @@ impl Inner {
         start
     }
 
-    /// Takes the next fiber to run, where not only the ring has some.
+    /// Takes the fiber in the slot, unless that is passed over.
+    #[inline(always)]
+    fn pop_woken(&mut self) -> Option<FiberRef> {
+        if self.lifo_runs >= LIFO_RUNS {
+            return None;
+        }
+        let woken = self.lifo.take()?;
+        self.lifo_runs += 1;
+        Some(woken)
+    }
+
+    /// Takes the next fiber to run, where not only the ring has some, and the slot is passed over.
     #[inline(never)]
     fn pop_chosen(&mut self) -> Option<FiberRef> {
-        if self.lifo.is_some() && self.lifo_runs < LIFO_RUNS {
-            self.lifo_runs += 1;
-            return self.lifo.take();
-        }
         self.lifo_runs = 0;
         let other = match self.unstarted.len() != 0 && self.chooses_start() {
             true => self.unstarted.pop(),

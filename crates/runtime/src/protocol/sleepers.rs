@@ -229,11 +229,12 @@ impl Sleepers {
     #[inline(always)]
     fn notify_without_fence(&self, backlog: impl FnOnce() -> bool) -> Option<usize> {
         let down = Down(self.down.load(Ordering::Relaxed));
-        if down.0 == 0 { None } else { self.notify_slow(down, backlog()) }
+        if down.0 == 0 { None } else { self.notify_slow(down, backlog) }
     }
 
-    #[cold]
-    fn notify_slow(&self, down: Down, backlog: bool) -> Option<usize> {
+    #[inline(never)]
+    fn notify_slow(&self, down: Down, backlog: impl FnOnce() -> bool) -> Option<usize> {
+        let backlog = backlog();
         if (backlog || down.dozing() == 0) && self.searching.load(Ordering::Relaxed) == 0 {
             self.claim()
         } else {

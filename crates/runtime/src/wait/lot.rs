@@ -40,7 +40,7 @@
 //! what waits for a mutex or a moment, or unlocks one. (An operation of the kernel's that is submitted may
 //! allocate: allocators do not read from sockets.)
 
-use crate::carrier::bucket::{Held, LOT, List, bucket, fence_after_lock, index};
+use crate::carrier::bucket::{Guard, Held, LOT, List, bucket, fence_after_lock, index};
 use crate::carrier::carrier;
 use crate::carrier::policy::{Place, UNPARKED};
 #[cfg(not(loom))]
@@ -110,7 +110,7 @@ pub(crate) fn enter<R>(
 /// [`enter`], but the bucket stays locked: for a wait that nothing but an unpark of its key ends (see
 /// [`crate::protocol::episode`]). The caller leaves its stack at once, and what runs next unlocks the
 /// bucket.
-#[inline]
+#[inline(always)]
 pub(crate) fn enter_held(
     key: usize,
     tag: u32,
@@ -138,8 +138,9 @@ pub fn unpark(key: usize, count: usize) -> usize {
 
 /// [`unpark`] for the waiters whose tag, given to [`park_tagged`](crate::wait::park::park_tagged),
 /// `matches`. That must not park, panic or unpark.
-pub fn unpark_matching(key: usize, count: usize, mut matches: impl FnMut(u32) -> bool) -> usize {
-    wake(key, count, UNPARKED, &mut matches, |_, _| ())
+#[inline]
+pub fn unpark_matching(key: usize, count: usize, matches: impl FnMut(u32) -> bool) -> usize {
+    wake(key, count, UNPARKED, matches, |_, _| ())
 }
 
 /// [`unpark`] that queues the woken fibers at `place`.
@@ -192,7 +193,7 @@ impl Woken {
         true
     }
 
-    #[inline]
+    #[inline(never)]
     fn make_ready(mut self, place: Place) {
         while let Some(fiber) = self.first {
             self.first = fiber.next.get();
@@ -202,7 +203,10 @@ impl Woken {
 }
 
 /// The common part of the functions above: wakes up to `count` waiters for `key` whose tag `matches`.
-#[inline]
+///
+/// As a rule there is one, a fiber that nothing else wakes. That one is woken here; all others are by
+/// [`wake_listed`].
+#[inline(always)]
 fn wake(
     key: usize,
     count: usize,
@@ -211,21 +215,46 @@ fn wake(
     then: impl FnOnce(usize, &dyn Fn() -> bool),
 ) -> usize {
     #[cfg(not(loom))]
-    let _quiet = quiet();
+    if let Some(_quiet) = quiet() {
+        return wake_listed(bucket(key).lock(), key, count, place, matches, then);
+    }
+    let mut list = bucket(key).lock();
+    let lone = list.lone(key).filter(|fiber| count > 0 && matches(fiber.tag.get()));
+    match lone.filter(|fiber| fiber.episode.claim_held()) {
+        Some(fiber) => {
+            list.take_out_lone(fiber);
+            fiber.linked.store(false, Ordering::Release);
+            then(1, &|| false);
+            drop(list);
+            carrier::make_ready(fiber, place);
+            1
+        }
+        None => wake_listed(list, key, count, place, matches, then),
+    }
+}
+
+/// [`wake`] of those in a list, whatever may end their waits besides.
+#[inline(never)]
+fn wake_listed(
+    mut list: Guard,
+    key: usize,
+    count: usize,
+    place: Place,
+    mut matches: impl FnMut(u32) -> bool,
+    then: impl FnOnce(usize, &dyn Fn() -> bool),
+) -> usize {
     let mut awake = 0;
     let mut woken = Woken::default();
-    {
-        let mut list = bucket(key).lock();
-        if let Some(mut walk) = list.walk(key) {
-            while let (true, Some(fiber)) = (awake < count, walk.next()) {
-                if matches(fiber.tag.get()) {
-                    walk.take_out(&mut list, fiber);
-                    awake += usize::from(woken.claim(fiber));
-                }
+    if let Some(mut walk) = list.walk(key) {
+        while let (true, Some(fiber)) = (awake < count, walk.next()) {
+            if matches(fiber.tag.get()) {
+                walk.take_out(&mut list, fiber);
+                awake += usize::from(woken.claim(fiber));
             }
         }
-        then(awake, &|| list.run(key).is_some());
     }
+    then(awake, &|| list.run(key).is_some());
+    drop(list);
     woken.make_ready(place);
     awake
 }

@@ -68,6 +68,7 @@ pub fn park(key: usize, validate: impl FnOnce() -> bool, reason: Reason, until: 
 }
 
 /// [`park`] with a tag that [`unpark_matching`](crate::wait::lot::unpark_matching) looks at.
+#[inline(always)]
 pub fn park_tagged(
     key: usize,
     tag: u32,
@@ -81,16 +82,28 @@ pub fn park_tagged(
     if plan.flags == 0 && plan.deadline == NEVER && !carrier::of(me).must_not_switch() {
         return park_held(me, key, tag, validate, &plan);
     }
+    park_listed(me, key, tag, validate, &plan)
+}
+
+/// [`park_tagged`] where more than an unpark of `key` may end the wait.
+#[inline(never)]
+fn park_listed(
+    me: FiberRef,
+    key: usize,
+    tag: u32,
+    validate: impl FnOnce() -> bool,
+    plan: &Plan,
+) -> Outcome {
     let Some(ticket) = lot::enter(key, tag, me, validate, || plan.begin(me, key)) else {
         return Outcome::Invalid;
     };
-    let outcome = wait(me, ticket, &plan);
+    let outcome = wait(me, ticket, plan);
     bucket::leave(me);
     outcome
 }
 
 /// [`park_tagged`] for a fiber whose wait nothing but an unpark of `key` ends.
-#[inline]
+#[inline(always)]
 fn park_held(
     me: FiberRef,
     key: usize,
@@ -159,6 +172,7 @@ struct Plan {
 }
 
 impl Plan {
+    #[inline(always)]
     fn new(me: FiberRef, reason: Reason, until: Until, mut flags: u64) -> Plan {
         let mut limit = NEVER;
         if until.cancellable {
