@@ -13,10 +13,13 @@ use crate::call::fiber::on_fiber;
 use crate::call::user::User;
 use crate::futex::call::{ANY, Call, Kernel, command};
 use crate::futex::requeue::{requeue, wake_after_operation};
-use crate::futex::wait::{Wrong, wait};
+use crate::futex::wait::{Wrong, is_plain, wait, wait_plain};
 use crate::futex::wake::wake;
 
 /// `futex(2)` on a fiber or a thread, except a plain `FUTEX_WAKE`, which is [`wake`].
+///
+/// What std's locks and channels ask for needs few instructions and a small frame, so all else is in functions of
+/// its own.
 #[inline(never)]
 pub(crate) fn futex<K: Kernel>(
     word: User<u32>,
@@ -27,29 +30,52 @@ pub(crate) fn futex<K: Kernel>(
     third_value: u32,
 ) -> c_long {
     let mask = match command(operation) {
-        libc::FUTEX_WAIT_BITSET => Some(third_value),
-        libc::FUTEX_WAIT => Some(ANY),
-        _ => None,
+        libc::FUTEX_WAIT_BITSET => third_value,
+        libc::FUTEX_WAIT => ANY,
+        _ => return others::<K>(word, operation, value, fourth, second_word, third_value),
     };
-    match mask {
-        Some(mask) if on_fiber() => match wait(word, operation, value, fourth.cast(), mask) {
-            Ok(waited) => answer(waited) as c_long,
-            // The kernel reports what is wrong, which may be something else. It does not wait.
-            Err(Wrong) => {
-                Call { word, operation, value, fourth, second_word, third_value }.pass_on::<K>()
-            }
-        },
-        _ => others::<K>(Call { word, operation, value, fourth, second_word, third_value }),
+    match on_fiber() {
+        true if fourth.is_null() && is_plain(word, operation, mask) => {
+            wait_plain(word, value, mask)
+        }
+        true => wait_otherwise::<K>(word, operation, value, fourth, second_word, third_value),
+        false => others::<K>(word, operation, value, fourth, second_word, third_value),
+    }
+}
+
+/// A wait of a fiber that is not [plain](is_plain).
+#[inline(never)]
+fn wait_otherwise<K: Kernel>(
+    word: User<u32>,
+    operation: c_int,
+    value: u32,
+    fourth: User,
+    second_word: User<u32>,
+    third_value: u32,
+) -> c_long {
+    let mask = if command(operation) == libc::FUTEX_WAIT { ANY } else { third_value };
+    match wait(word, operation, value, fourth.cast(), mask) {
+        Ok(waited) => answer(waited) as c_long,
+        // The kernel reports what is wrong, which may be something else. It does not wait.
+        Err(Wrong) => {
+            Call { word, operation, value, fourth, second_word, third_value }.pass_on::<K>()
+        }
     }
 }
 
 /// All calls but those that make a fiber wait.
 #[inline(never)]
-fn others<K: Kernel>(call: Call) -> c_long {
+fn others<K: Kernel>(
+    word: User<u32>,
+    operation: c_int,
+    value: u32,
+    fourth: User,
+    second_word: User<u32>,
+    third_value: u32,
+) -> c_long {
+    let call = Call { word, operation, value, fourth, second_word, third_value };
     match call.command() {
-        libc::FUTEX_WAKE_BITSET => {
-            wake::<K>(call.word, call.operation, call.value, call.third_value)
-        }
+        libc::FUTEX_WAKE_BITSET => wake::<K>(word, operation, value, third_value),
         libc::FUTEX_REQUEUE | libc::FUTEX_CMP_REQUEUE => requeue::<K>(call),
         libc::FUTEX_WAKE_OP => wake_after_operation::<K>(call),
         _ => call.pass_on::<K>(),

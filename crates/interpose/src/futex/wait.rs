@@ -6,15 +6,17 @@
 //! ends after [`RECHECK`] at the latest, as a spurious wake-up, which the futex contract allows at any time:
 //! the caller looks at the word again.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_long};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+use carefree_context::arch::FloatControl;
 use carefree_ground::kernel;
 use carefree_runtime::clock::{self, NEVER};
 use carefree_runtime::parker;
 use carefree_runtime::wait::{Until, park_tagged};
 use carefree_runtime::{Outcome, Reason};
 
+use crate::call::answer::answer;
 use crate::call::fiber::guarded;
 use crate::call::host;
 use crate::call::memory;
@@ -47,8 +49,44 @@ fn ask_shared(word: usize, value: u32, mask: u32) -> Result<usize, c_int> {
     unsafe { kernel::call(libc::SYS_futex, arguments) }
 }
 
-/// Parks the calling fiber until it is woken.
+/// Whether a wait without a time is ended by nothing but a wake-up, nothing is wrong with it, and its caller runs
+/// under the default floating-point control words: as do most waits of std's locks and channels.
 #[inline(always)]
+pub(crate) fn is_plain(word: User<u32>, operation: c_int, mask: u32) -> bool {
+    is_private(operation)
+        && mask != 0
+        && word.address() % 4 == 0
+        && is_seen(word.address())
+        && host::get().is_none()
+        && FloatControl::current().is_default()
+}
+
+/// [`wait`] of a fiber for a private word where that [is plain](is_plain).
+#[inline(always)]
+pub(crate) fn wait_plain(word: User<u32>, value: u32, mask: u32) -> c_long {
+    let address = word.address();
+    // SAFETY: aligned, and there, by `is_plain`; the program has given it to be read during this call. Every
+    // access to a futex's word is atomic.
+    let word = unsafe { AtomicU32::from_ptr(word.pointer()) };
+    let validate = || word.load(Ordering::SeqCst) == value;
+    let reason = reason(address, value);
+    match park_tagged(address, mask, validate, reason, Until::WOKEN_ONLY) {
+        Outcome::Invalid => answer(Err(libc::EAGAIN)) as c_long,
+        // (Nothing but a wake-up ends it.)
+        _ => 0,
+    }
+}
+
+/// What a fiber waits for by a word that has this value.
+#[inline(always)]
+fn reason(address: usize, value: u32) -> Reason {
+    match value == parker::PARKED && parker::about_to_park(address) {
+        true => Reason::StandardPark,
+        false => Reason::Futex,
+    }
+}
+
+/// Parks the calling fiber until it is woken.
 pub(crate) fn wait(
     word: User<u32>,
     operation: c_int,
@@ -87,10 +125,7 @@ pub(crate) fn wait(
     let cancellable = host::is_interruptible();
     let until = Until { deadline: deadline.min(look_again), cancellable };
     let validate = || word.load(Ordering::SeqCst) == value;
-    let reason = match value == parker::PARKED && parker::about_to_park(address) {
-        true => Reason::StandardPark,
-        false => Reason::Futex,
-    };
+    let reason = reason(address, value);
     let outcome = guarded(|| park_tagged(key, mask, validate, reason, until));
     Ok(match outcome {
         Outcome::Unparked => Ok(0),
@@ -109,19 +144,26 @@ pub(crate) fn wait(
 ///
 /// The kernel is asked once for each page, as long as the page is remembered, because asking takes longer
 /// than a hand-over between two fibers. So a page that is unmapped after a wait in it is taken to be there.
-#[inline]
 fn check(place: usize) -> Result<(), c_int> {
-    const PAGE: usize = 4096;
-    const PAGES: usize = 4096;
-    static SEEN: [AtomicUsize; PAGES] = [const { AtomicUsize::new(0) }; PAGES];
-    let page = place / PAGE;
-    let seen = &SEEN[page % PAGES];
-    if seen.load(Ordering::Relaxed) == page && page != 0 {
-        return Ok(());
+    if !is_seen(place) {
+        memory::check(place as *const u32, 1)?;
+        let page = place / PAGE;
+        SEEN[page % PAGES].store(page, Ordering::Relaxed);
     }
-    memory::check(place as *const u32, 1)?;
-    seen.store(page, Ordering::Relaxed);
     Ok(())
+}
+
+const PAGE: usize = 4096;
+/// How many pages are remembered.
+const PAGES: usize = 4096;
+/// Pages that were found to be there, each in the place that its number has.
+static SEEN: [AtomicUsize; PAGES] = [const { AtomicUsize::new(0) }; PAGES];
+
+/// Whether `place` is on a page that is remembered.
+#[inline(always)]
+fn is_seen(place: usize) -> bool {
+    let page = place / PAGE;
+    SEEN[page % PAGES].load(Ordering::Relaxed) == page && page != 0
 }
 
 /// The deadline of a wait.

@@ -31,20 +31,31 @@ pub(crate) fn wake<K: Kernel>(word: User<u32>, operation: c_int, value: u32, mas
     if mask == 0 || !is_waited_after_change(key) {
         return wake_threads::<K>(word, operation, value, mask);
     }
-    let count = count(value);
-    let matches = |waiting| waiting & mask != 0;
     if is_turn_of_threads() {
-        let woken = wake_threads::<K>(word, operation, value, mask).max(0);
-        let left = count.saturating_sub(woken as usize);
-        return woken + lot::unpark_matching(key, left, matches) as c_long;
+        return wake_threads_first::<K>(word, operation, value, mask);
     }
-    let woken = lot::unpark_matching(key, count, matches);
+    let count = count(value);
+    let woken = lot::unpark_matching(key, count, move |waiting| waiting & mask != 0);
     if woken == count {
         return woken as c_long;
     }
     // Fewer are asked for than there were.
     let more = wake_threads::<K>(word, operation, (count - woken) as u32, mask);
     woken as c_long + more.max(0)
+}
+
+/// Wakes threads, and then fibers.
+#[cold]
+#[inline(never)]
+fn wake_threads_first<K: Kernel>(
+    word: User<u32>,
+    operation: c_int,
+    value: u32,
+    mask: u32,
+) -> c_long {
+    let woken = wake_threads::<K>(word, operation, value, mask).max(0);
+    let left = count(value).saturating_sub(woken as usize);
+    woken + unpark(key(word, operation), left, mask)
 }
 
 /// Has the kernel wake threads. The mask is for `FUTEX_WAKE_BITSET`; the kernel ignores the other arguments.
@@ -69,9 +80,14 @@ fn is_turn_of_threads() -> bool {
     turn % TURNS == 0
 }
 
+#[inline(never)]
 pub(crate) fn wake_fibers(key: usize, count: usize, mask: u32) -> c_long {
-    if count == 0 || !is_waited_after_change(key) {
-        return 0;
+    match is_waited_after_change(key) {
+        true => unpark(key, count, mask),
+        false => 0,
     }
-    lot::unpark_matching(key, count, |waiting| waiting & mask != 0) as c_long
+}
+
+fn unpark(key: usize, count: usize, mask: u32) -> c_long {
+    lot::unpark_matching(key, count, move |waiting| waiting & mask != 0) as c_long
 }
