@@ -44,10 +44,8 @@ parts() { # rounds
                 part = "the channel: std, and malloc for it"
             else if (/crates\/(context\/src\/arch\/x86_64|runtime\/src\/carrier\/(switch|queue|carrier)|runtime\/src\/protocol\/(bias|ring|sleepers))|carrier::make_ready/)
                 part = "switch, run queue"
-            else if (/crates\/runtime\/src\/(wait|carrier\/(bucket|quiet)|protocol\/episode)|:carefree_runtime::wait|futex::wait::wait::/)
-                part = "waiting and waking: the list of waiters"
-            else if (/crates\/(interpose|context\/src\/arch\/float|ground)|:(carefree_interpose|syscall)|parker/)
-                part = "the call: futex(2), its rules, its arguments"
+            else if (/crates\/(interpose|ground)|crates\/context\/src\/arch\/float|crates\/runtime\/src\/(wait|carrier\/(bucket|quiet)|protocol\/episode)|:(carefree_interpose|syscall)|:carefree_runtime::wait|parker/)
+                part = "waiting and waking: the calls of futex(2), the list of waiters"
             else
                 part = "else"
             sum[part] += count
