@@ -212,7 +212,7 @@ def attend(stream):
             stream.shutdown(socket.SHUT_RDWR)
             return
         body = f"carefree {target if unit != 'liar' or seen < 50 else '/1'}\n"
-        if unit in ("wasteful", "diligent"):
+        if unit in ("wasteful", "diligent") and "backend" in orders:
             body = ask(target)
         if unit == "wasteful" and target == "/50":
             ask(target)
@@ -357,6 +357,21 @@ fn a_server_that_holds_few_idle_connections_is_given_as_few_and_the_report_says_
     let said = lines(&output, "warning");
     let words = "honest holds 3 idle connections at most: its select takes no more";
     assert!(said.iter().any(|line| word(line, "message").contains(words)), "{said:?}");
+}
+
+/// What is asked of it otherwise stays: that it answers at once, and that it asks a backend.
+#[test]
+fn a_server_that_holds_few_idle_connections_is_measured_in_both_kinds() {
+    let table = "serve = [\"plain\", \"backend\"]\n\
+                 max_idle = { most = 3, why = \"its select takes no more\" }";
+    let Some(run) = Run::start("plain,backend", table, &["diligent"], &[]) else { return };
+    let output = end(run.child);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let samples = lines(&output, "sample");
+    let kinds: BTreeSet<String> =
+        samples.iter().map(|sample| word(&sample["parameters"], "kind")).collect();
+    assert_eq!(kinds, BTreeSet::from(["plain".to_owned(), "backend".to_owned()]), "{samples:?}");
+    assert_eq!(samples.len(), 2, "{samples:?}");
 }
 
 /// Its server closes each connection after sixty answers, and says so.

@@ -454,7 +454,7 @@ impl Field {
         }
         // Several numbers may have come to be one.
         let mut known = BTreeSet::new();
-        trials.retain(|trial| known.insert(key(trial)));
+        trials.retain(|trial| known.insert(trial.parameters.clone()));
         self.notes.push(Warning::new(
             WarningKind::FewerUnits,
             format!("{who} holds {most} idle connections at most: {why}"),
