@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use carefree_workloads::named::distinct;
 use carefree_workloads::role::Role;
 
-use super::table::{NOTHING, Table, wrap};
+use super::table::{NOTHING, Table};
 use super::view::View;
-use super::work::{Fetches as Servers, name_rows, own_work, shared_work};
+use super::work::{Fetches as Servers, name_rows, own_work, runtime, shared_work};
 use crate::metric::{self, Metric};
 use crate::number::{grouped, times};
-use crate::record::Measurement;
+use crate::record::{Measurement, Parameters};
 
 /// The servers of each family that had the same load, the one that took the least processor time for
 /// a request first.
@@ -38,8 +39,23 @@ pub(super) fn servers<'a>(view: &View<'a>) -> Vec<Servers<'a>> {
     found
 }
 
-/// A row for each server.
-pub(super) fn table(view: &View<'_>) -> Table {
+/// A table for each load, with a row for each server.
+pub(super) fn tables(view: &View<'_>) -> Vec<Table> {
+    let all = servers(view);
+    let loads = BTreeSet::from_iter(all.iter().map(|servers| &servers.parameters));
+    let mut tables: Vec<Table> = loads.iter().map(|load| table(view, &all, load)).collect();
+    if let Some(last) = tables.last_mut() {
+        last.notes.extend(shared_work(&all));
+        last.notes.push(
+            "Latency counts from when a request was due, and CPU is the server's, both at the rate; \
+             most requests: as fast as answers come. Memory is that of an idle connection."
+                .into(),
+        );
+    }
+    tables
+}
+
+fn table(view: &View<'_>, all: &[Servers<'_>], load: &Parameters) -> Table {
     const FIGURES: [(Metric, &str); 7] = [
         (metric::LATENCY_P50, "p50"),
         (metric::LATENCY_P99, "p99"),
@@ -51,33 +67,27 @@ pub(super) fn table(view: &View<'_>) -> Table {
     ];
     let headings = FIGURES.map(|(_, heading)| heading);
     let mut table = Table::new("Serving HTTP").left(["Runtime", "Server"]).right(headings);
-    let all = servers(view);
-    for servers in &all {
-        let first = table.rows.len();
-        for (unit, _) in &servers.ways {
-            let mut row = vec![String::new(), (*unit).to_owned()];
-            row.extend(FIGURES.map(|(metric, _)| {
-                let found = servers.find(unit, metric.name);
-                found.map_or_else(|| NOTHING.into(), Measurement::shown)
-            }));
-            table.rows.push(row);
+    for servers in all.iter().filter(|servers| servers.parameters == *load) {
+        let own = own_work(all, servers).to_string().replace(' ', ", ");
+        if !own.is_empty() {
+            table.title = format!("Serving HTTP, {own}");
         }
-        let own = wrap(&own_work(&all, servers).to_string(), 26);
-        let own: Vec<String> = own.into_iter().filter(|line| !line.is_empty()).collect();
-        let name = format!("{}\n{}", servers.label, own.join("\n")).trim_end().to_owned();
-        let lines = servers.label.split(", ").map(str::to_owned).chain(own);
-        name_rows(&mut table, first, &name, lines);
+        let first = table.rows.len();
+        let mut runtimes = Vec::new();
+        for (unit, _) in &servers.ways {
+            let found = FIGURES.map(|(metric, _)| servers.find(unit, metric.name));
+            let mut row = vec![String::new(), (*unit).to_owned()];
+            row.extend(found.map(|m| m.map_or_else(|| NOTHING.into(), Measurement::shown)));
+            table.rows.push(row);
+            runtimes.push(found.into_iter().flatten().next().map_or_else(String::new, runtime));
+        }
+        let place = Some(view.places[servers.place].clone()).filter(|place| !place.is_empty());
+        name_rows(&mut table, first, &runtimes, &Vec::from_iter(place));
     }
-    table.notes.extend(shared_work(&all));
-    table.notes.push(
-        "Latency counts from when a request was due, and CPU is the server's, both at the rate; \
-         most requests: as fast as answers come. Memory is that of an idle connection."
-            .into(),
-    );
     table.without_empty()
 }
 
-/// What a fiber's server takes for a request beside a thread's, one sentence for each family.
+/// What a fiber's server takes for a request beside a thread's, one sentence for each runtime of a family.
 pub(super) fn sentences(view: &View<'_>) -> Vec<String> {
     let mut said = Vec::new();
     for servers in servers(view) {
@@ -86,30 +96,35 @@ pub(super) fn sentences(view: &View<'_>) -> Vec<String> {
         // One or two samples tell nothing from chance.
         let figures: Vec<&Measurement> =
             figures.filter(|m| !m.is_rough() && m.median > 0.0).collect();
-        let of = |role| figures.iter().copied().find(|m| m.role() == role);
-        let Some((fiber, thread)) = of(Role::Fiber).zip(of(Role::Thread)) else { continue };
-        let lighter = fiber.median <= thread.median;
-        let (less, more) = if lighter { (fiber, thread) } else { (thread, fiber) };
-        let rate = less.subject.parameters.number("rate").unwrap_or(0);
-        let (at, label) = (grouped(rate as f64, 0), &servers.label);
-        let [light, heavy] = [less, more].map(|m| &m.subject.unit);
-        let figures = format!("({} against {})", less.shown(), more.shown());
-        let apart = less.ci_high.zip(more.ci_low).is_some_and(|(high, low)| high < low);
-        let backend = match less.subject.parameters.number("latency_ms") {
-            Some(latency) => format!(" to servers that ask a backend of {latency} ms"),
-            None => String::new(),
-        };
-        let at = format!("In {label}, at {at} requests a second{backend}");
-        said.push(match apart {
-            true => format!(
-                "{at}, {light} takes {} less processor time for a request than {heavy} {figures}.",
-                times(more.median / less.median)
-            ),
-            false => format!(
-                "{at}, no difference is shown between the processor time of {light} and of \
-                 {heavy} for a request {figures}."
-            ),
-        });
+        let of = |role| figures.iter().copied().filter(move |m| m.role() == role);
+        let Some(thread) = of(Role::Thread).next() else { continue };
+        // Ours beside those of Rust: the best of each.
+        for of_runtime in distinct(of(Role::Fiber).map(|m| &m.subject.runtime)) {
+            let is = |m: &&Measurement| &m.subject.runtime == of_runtime;
+            let Some(fiber) = of(Role::Fiber).find(is) else { continue };
+            let lighter = fiber.median <= thread.median;
+            let (less, more) = if lighter { (fiber, thread) } else { (thread, fiber) };
+            let rate = less.subject.parameters.number("rate").unwrap_or(0);
+            let (at, label) = (grouped(rate as f64, 0), &servers.label);
+            let [light, heavy] = [less, more].map(|m| &m.subject.unit);
+            let figures = format!("({} against {})", less.shown(), more.shown());
+            let apart = less.ci_high.zip(more.ci_low).is_some_and(|(high, low)| high < low);
+            let backend = match less.subject.parameters.number("latency_ms") {
+                Some(latency) => format!(" to servers that ask a backend of {latency} ms"),
+                None => String::new(),
+            };
+            let at = format!("In {label}, at {at} requests a second{backend}");
+            said.push(match apart {
+                true => format!(
+                    "{at}, {light} takes {} less processor time for a request than {heavy} {figures}.",
+                    times(more.median / less.median)
+                ),
+                false => format!(
+                    "{at}, no difference is shown between the processor time of {light} and of \
+                     {heavy} for a request {figures}."
+                ),
+            });
+        }
     }
     said
 }
@@ -117,7 +132,7 @@ pub(super) fn sentences(view: &View<'_>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Parameters, Record, Subject};
+    use crate::record::{Record, Subject};
 
     fn figure(unit: &str, metric: Metric, median: f64) -> Measurement {
         let runtime = if unit == "thread" { "rust" } else { "carefree" };
@@ -146,11 +161,35 @@ mod tests {
     #[test]
     fn the_server_that_takes_less_comes_first_and_what_is_not_known_has_a_dash() {
         let records = [record(6e4)];
-        let table = table(&View::new(&records));
-        let units: Vec<&str> = table.rows.iter().map(|row| &*row[1]).collect();
-        assert_eq!(units, ["fiber", "thread"]);
+        let [table] = &tables(&View::new(&records))[..] else { panic!("a table for each load") };
+        let named: Vec<&[String]> = table.rows.iter().map(|row| &row[..2]).collect();
+        assert_eq!(named, [["carefree 1.0", "fiber"], ["rust 1.0", "thread"]]);
         assert_eq!(table.rows[0][2], NOTHING, "{:?}", table.rows);
         assert!(table.notes[0].contains("rate=1000"), "{:?}", table.notes);
+    }
+
+    #[test]
+    fn our_fiber_has_its_sentence_beside_a_lighter_one_of_rust() {
+        let mut record = record(6e4);
+        let mut task = figure("task", metric::CPU_PER_REQUEST, 1e4);
+        task.subject.runtime = "rust".into();
+        record.results.push(task);
+        let said = sentences(&View::new(&[record])).join(" ");
+        assert!(said.contains("task takes 6.0x less"), "{said}");
+        assert!(said.contains("fiber takes 3.0x less"), "{said}");
+    }
+
+    #[test]
+    fn each_load_has_a_table_that_names_it() {
+        let mut records = [record(6e4), record(7e4)];
+        for figure in &mut records[1].results {
+            figure.subject.parameters.set("idle", 10_000_u64);
+        }
+        let tables = tables(&View::new(&records));
+        let titles: Vec<&str> = tables.iter().map(|table| &*table.title).collect();
+        assert_eq!(titles, ["Serving HTTP, idle=100", "Serving HTTP, idle=10000"]);
+        assert!(tables[0].notes.is_empty(), "what all have in common is said once");
+        assert!(tables[1].notes[0].contains("rate=1000"), "{:?}", tables[1].notes);
     }
 
     #[test]

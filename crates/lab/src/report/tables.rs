@@ -11,7 +11,7 @@ use super::machines;
 use super::serving;
 use super::table::{Align, Table, wrap};
 use super::view::{Crew, Figure, Name, Seat, View};
-use super::work::name_rows;
+use super::work::{name_rows, runtime};
 use crate::metric::{self, Metric, spoken};
 use crate::number::{self, grouped};
 use crate::record::{Measurement, Parameters};
@@ -34,10 +34,15 @@ pub(super) fn published(view: &View<'_>) -> Vec<Table> {
         contest::table(view),
         feeding(view),
         fetching(view),
-        serving::table(view),
     ];
-    let tables = tables.into_iter().filter(|table| !table.rows.is_empty());
+    let tables =
+        tables.into_iter().chain(serving::tables(view)).filter(|table| !table.rows.is_empty());
     tables.chain(machines::tables(view)).map(Table::with_marks_explained).collect()
+}
+
+/// The machine's name, where there are several.
+fn place(view: &View<'_>, at: usize) -> Vec<String> {
+    Some(view.places[at].clone()).filter(|place| !place.is_empty()).into_iter().collect()
 }
 
 fn cell(found: Option<&Measurement>, show: &dyn Fn(&Measurement) -> String) -> String {
@@ -351,17 +356,18 @@ fn feeding(view: &View<'_>) -> Table {
         let mut rows = distinct(of_family.iter().map(|m| (yields(m), way(m))));
         rows.sort_by_key(|(yields, _)| *yields != "yes");
         let first = table.rows.len();
+        let mut runtimes = Vec::new();
         for kind in rows {
+            let of_kind = || of_family.iter().copied().filter(|m| (yields(m), way(m)) == kind);
             let mut row = vec![String::new(), kind.1.clone(), kind.0.to_owned()];
             row.extend(nutrients.iter().map(|&bites| {
-                let is = |m: &&&Measurement| {
-                    meal(m, "nutrients") == bites && (yields(m), way(m)) == kind
-                };
-                cell(of_family.iter().find(is).copied(), &|m| m.in_units(1.0, 3))
+                let found = of_kind().find(|m| meal(m, "nutrients") == bites);
+                cell(found, &|m| m.in_units(1.0, 3))
             }));
             table.rows.push(row);
+            runtimes.extend(of_kind().next().map(runtime));
         }
-        name_rows(&mut table, first, &family.label, family.label.split(", ").map(str::to_owned));
+        name_rows(&mut table, first, &runtimes, &place(view, family.place));
     }
     table.notes = vec![
         format!(
@@ -454,10 +460,11 @@ fn fetching(view: &View<'_>) -> Table {
             ]);
         }
         let parameters = wrap(&own_work(&all, fetches).to_string(), 26);
-        let parameters: Vec<String> = parameters.into_iter().filter(|p| !p.is_empty()).collect();
-        let name = format!("{}\n{}", fetches.label, parameters.join("\n")).trim_end().to_owned();
-        let lines = fetches.label.split(", ").map(str::to_owned).chain(parameters);
-        name_rows(&mut table, first, &name, lines);
+        let mut more = place(view, fetches.place);
+        more.extend(parameters.into_iter().filter(|p| !p.is_empty()));
+        let of_way = |(way, _): &(&str, f64)| fetches.find(way, metric::TIME.name).map(runtime);
+        let runtimes: Vec<String> = fetches.ways.iter().filter_map(of_way).collect();
+        name_rows(&mut table, first, &runtimes, &more);
     }
     table.notes.extend(shared_work(&all));
     table.notes.push(

@@ -46,21 +46,48 @@ pub(super) fn own_work(all: &[Fetches<'_>], one: &Fetches<'_>) -> Parameters {
     one.parameters.clone().only(&own)
 }
 
-/// Names the rows from `from` on: `lines` stand in their first cells, one a row, and what is left of
-/// them in the last row; `name` is the whole for pages, whose rows can be sorted.
-pub(super) fn name_rows(
-    table: &mut Table,
-    from: usize,
-    name: &str,
-    lines: impl Iterator<Item = String>,
-) {
-    let mut lines = lines.fuse();
+/// Names the rows from `from` on: each by its own of `runtimes`, which stands once above those that
+/// follow it and have the same one. What there is `more` to say of them, which rows are not to be taken
+/// apart by, stands in the cells that are left empty, one line a row, and what is left of it in the last
+/// row. Pages, whose rows can be sorted, name each in full.
+pub(super) fn name_rows(table: &mut Table, from: usize, runtimes: &[String], more: &[String]) {
     let rows = &mut table.rows[from..];
-    for row in rows.iter_mut() {
-        row[0] = lines.next().unwrap_or_default();
+    let mut lines = more.iter();
+    for (at, row) in rows.iter_mut().enumerate() {
+        row[0] = match at > 0 && runtimes[at] == runtimes[at - 1] {
+            true => lines.next().cloned().unwrap_or_default(),
+            false => runtimes[at].clone(),
+        };
     }
-    table.names.extend(rows.iter().map(|_| name.to_owned()));
     if let Some(row) = rows.last_mut() {
         lines.for_each(|line| row[0] += &format!("\n{line}"));
+    }
+    let full = |runtime: &String| [std::slice::from_ref(runtime), more].concat().join("\n");
+    table.names.extend(runtimes.iter().map(full));
+}
+
+/// The runtime and its version, as rows are named.
+pub(super) fn runtime(m: &Measurement) -> String {
+    format!("{} {}", m.subject.runtime, m.subject.version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_row_names_its_own_runtime() {
+        let mut table = Table::new("").left(["Runtime", "Unit"]);
+        table.rows =
+            ["task", "may", "fiber", "thread"].map(|unit| vec!["".into(), unit.into()]).into();
+        let [rust, ours] = ["rust 1.95.0", "carefree 0.1.0"].map(str::to_owned);
+        let more = ["n1", "body=1024", "requests=50"].map(str::to_owned);
+        name_rows(&mut table, 0, &[rust.clone(), rust.clone(), ours, rust], &more);
+        let first: Vec<&str> = table.rows.iter().map(|row| &*row[0]).collect();
+        let expected =
+            ["rust 1.95.0", "n1", "carefree 0.1.0", "rust 1.95.0\nbody=1024\nrequests=50"];
+        assert_eq!(first, expected);
+        assert_eq!(table.names[1], "rust 1.95.0\nn1\nbody=1024\nrequests=50");
+        assert_eq!(table.names[2], "carefree 0.1.0\nn1\nbody=1024\nrequests=50");
     }
 }

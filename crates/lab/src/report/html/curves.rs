@@ -127,7 +127,7 @@ impl Chart<'_> {
         let numbers = self.numbers(scale);
         let room = if numbers.is_empty() { "" } else { " numbered" };
         let plot = html! {
-            div class={ (self.room()) (room) } {
+            div class={ (self.room()) (room) } style=[self.is_slanted().then(|| format!("--letters:{}", self.letters().0))] {
                 svg role="img" aria-label=(self.spoken()) {
                     @for value in scale.ticks() {
                         @let y = percent(down(value));
@@ -250,11 +250,14 @@ impl Chart<'_> {
         (lengths.clone().max().unwrap_or(0), lengths.map(|length| length + 1).sum())
     }
 
+    fn is_slanted(&self) -> bool {
+        self.named().iter().any(|(_, inside)| *inside == " slant")
+    }
+
     /// The class for the room below the plot that slanted names take.
     fn room(&self) -> &'static str {
-        let is_slanted = self.named().iter().any(|(_, inside)| *inside == " slant");
         match self.letters().0 {
-            _ if !is_slanted => "plot",
+            _ if !self.is_slanted() => "plot",
             0..=8 => "plot low",
             _ => "plot high",
         }
