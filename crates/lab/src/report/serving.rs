@@ -1,5 +1,6 @@
 //! Servers under a load: the table, the bars' order, and the sentences.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use carefree_workloads::named::distinct;
@@ -44,6 +45,8 @@ pub(super) fn tables(view: &View<'_>) -> Vec<Table> {
     let all = servers(view);
     let loads = BTreeSet::from_iter(all.iter().map(|servers| &servers.parameters));
     let mut tables: Vec<Table> = loads.iter().map(|load| table(view, &all, load)).collect();
+    // One that a single server needed comes last.
+    tables.sort_by_key(|table| Reverse(table.rows.len()));
     if let Some(last) = tables.last_mut() {
         last.notes.extend(shared_work(&all));
         last.notes.push(

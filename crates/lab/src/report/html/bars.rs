@@ -42,7 +42,7 @@ pub(super) fn chart(title: &str, sizes: &str, quantity: Quantity, bars: &[Bar<'_
         (legend(&kinds))
         // The script looks for rows there.
         svg class=[bars.iter().any(|bar| bar.runtime.is_some()).then_some("dumbbells")]
-            height=(height) role="img" aria-label=(spoken(title, bars)) {
+            height=(height) style={ "--rows:" (bars.len()) } role="img" aria-label=(spoken(title, bars)) {
             (grid(ticks, height - AXIS, height - 6))
             @for (at, bar) in bars.iter().enumerate() {
                 g class=[bar.runtime.map(|_| "row")] data-runtime=[bar.runtime]

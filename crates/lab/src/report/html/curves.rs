@@ -68,6 +68,8 @@ const LETTERS: usize = 44;
 pub(super) const VERSIONS: &str = "version";
 /// With more curves than these, colours and dashes do not tell them apart: each has a number at its end.
 const FEW: usize = 4;
+/// With more than these, a chart takes the width of a sheet of paper.
+const MANY: usize = 8;
 /// The room that a number takes, as a share of the plot's height.
 const NUMBER: f64 = 0.065;
 /// Longer labels stand inside the plot at its ends, where they would reach past the page.
@@ -125,7 +127,11 @@ impl Chart<'_> {
             run.into_iter().map(point).collect::<Vec<_>>().join(" ")
         };
         let numbers = self.numbers(scale);
-        let room = if numbers.is_empty() { "" } else { " numbered" };
+        let room = match numbers.len() {
+            0 => "",
+            count if count > MANY => " numbered crowded",
+            _ => " numbered",
+        };
         let plot = html! {
             div class={ (self.room()) (room) } style=[self.is_slanted().then(|| format!("--letters:{}", self.letters().0))] {
                 svg role="img" aria-label=(self.spoken()) {
@@ -397,6 +403,19 @@ mod tests {
             assert!(pair[1].down - pair[0].down > NUMBER - 1e-9, "{ends:?}");
         }
         assert!(ends.iter().all(|end| (0.0..=1.0).contains(&end.down)), "{ends:?}");
+    }
+
+    #[test]
+    fn paper_has_room_for_many_curves_and_a_plot_for_the_longest_slanted_name() {
+        let [some, many] = [5, 9].map(|count| curves(&vec![1.0; count]).html().into_string());
+        assert!(some.contains("numbered") && !some.contains("crowded"), "{some}");
+        assert!(many.contains("numbered crowded"), "{many}");
+        assert!(!many.contains("--letters"), "{many}");
+        let mut history = curves(&[1.0, 2.0]);
+        history.across = VERSIONS;
+        history.places = vec!["3.1.2".into(), "3.4.11 (ruby:experimental)".into()];
+        let html = history.html().into_string();
+        assert!(html.contains("class=\"plot high\" style=\"--letters:26\""), "{html}");
     }
 
     #[test]

@@ -90,7 +90,8 @@ pub(super) fn chart(title: &str, quantity: Quantity, mut rows: Vec<Row<'_>>) -> 
     let kinds: Vec<_> = seats.iter().map(|seat| (class(*seat), seat.title())).collect();
     let drawing = html! {
         (legend(&kinds))
-        svg class="dumbbells" height=(floor + AXIS) role="img" aria-label=(spoken(title, quantity, drawn_rows)) {
+        svg class="dumbbells" height=(floor + AXIS) style={ "--rows:" (drawn_rows.len()) } role="img"
+            aria-label=(spoken(title, quantity, drawn_rows)) {
             (grid(ticks, floor, floor + AXIS - 6))
             @for (at, row) in drawn_rows.iter().enumerate() { (drawn(scale, quantity, at, row)) }
         }

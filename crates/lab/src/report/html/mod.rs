@@ -204,7 +204,7 @@ fn summary(view: &View<'_>, records: &[Record], steps: &[String]) -> Markup {
         }
         @if !largest.is_empty() { h3 { "From version to version" } (list(None, largest)) }
         @if topics.is_empty() && largest.is_empty() {
-            p { "There is nothing to compare: no fiber and thread did the same work." }
+            p { "There is nothing to compare: no fiber and thread did the same work in three samples or more." }
         }
         @if doubts > 0 {
             @let is = if doubts == 1 { "is" } else { "are" };
