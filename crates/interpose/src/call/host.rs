@@ -187,6 +187,15 @@ fn after(host: &Host, failed: bool, cancels: bool) -> bool {
     unsafe { (host.after_call)(interrupted, cancels) }
 }
 
+/// The calling hosted thread's call, which was interrupted, is not begun again, though others that wait for the same
+/// are.
+#[cold]
+pub(crate) fn ends_by_signal() {
+    if let Some(me) = hosted::current() {
+        me.take_cut();
+    }
+}
+
 /// Lets the host handle signals for the calling hosted thread.
 #[cold]
 pub(crate) fn handle_signals() {

@@ -78,7 +78,8 @@ fn take(semaphore: User<Semaphore>, deadline: impl FnOnce() -> Result<u64, c_int
             Err(Broken::Interrupted) => libc::EINTR,
         };
         set_errno(errno);
-        if errno != libc::EINTR || !host::again(&-1) {
+        // (The kernel begins no wait on a futex again that has a time limit.)
+        if errno != libc::EINTR || !host::again(&-1) || deadline != NEVER {
             return -1;
         }
     }

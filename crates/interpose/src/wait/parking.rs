@@ -10,6 +10,7 @@ use carefree_runtime::operation::{Ended, Wait};
 use carefree_runtime::waiters::Seat;
 
 use crate::call::answer::{Answer, interruption};
+use crate::call::host;
 use crate::descriptor;
 use crate::descriptor::{Limit, Waiter};
 use crate::wait::user_op::UserOp;
@@ -63,7 +64,13 @@ pub(crate) fn perform_until(op: &UserOp, on: On, deadline: u64) -> Parked {
             // A signal reached a thread of the kernel's; it was not meant for this fiber.
             Ended::Done(result) if result == -libc::EINTR => continue,
             Ended::Done(result) => usize::try_from(result).map_err(|_| -result),
-            Ended::Interrupted(why) => Err(interruption(why)),
+            Ended::Interrupted(why) => {
+                // signal(7): a call with a time limit ends, whatever the handler's flags.
+                if deadline != NEVER {
+                    host::ends_by_signal();
+                }
+                Err(interruption(why))
+            }
             Ended::Pointless => Err(libc::EBADF),
             Ended::Late => return Parked::Late,
             Ended::Unsupported => return Parked::Unsupported,

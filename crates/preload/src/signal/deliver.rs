@@ -148,6 +148,8 @@ unsafe fn call(
 /// a call that was `interrupted` is to be made again.
 pub(crate) unsafe extern "C-unwind" fn after_call(interrupted: bool, cancels: bool) -> bool {
     let Some((me, record)) = record::current() else { return false };
+    // Taken before handlers are called: they may wait as well, and be interrupted.
+    let waited_for = me.take_cut();
     let handled = handle_all(record, None);
     if cancels || ends_anywhere() {
         test_cancel();
@@ -155,14 +157,14 @@ pub(crate) unsafe extern "C-unwind" fn after_call(interrupted: bool, cancels: bo
     if !interrupted || handled.handlers > handled.restarting {
         return false;
     }
-    let waited_for = Reason::from_code(record.interrupted.swap(0, Ordering::Relaxed));
     // (Interrupted, but for nothing: the signal was taken by another call meanwhile.)
     is_begun_again(waited_for) && !me.is_cancelled()
 }
 
 /// Whether a wait is begun again after a handler with `SA_RESTART` (signal(7)).
 fn is_begun_again(reason: Reason) -> bool {
-    !matches!(reason, Reason::NotStarted | Reason::Sleep | Reason::Poll | Reason::Signal)
+    use Reason::{Ipc, NotStarted, Poll, Signal, Sleep};
+    !matches!(reason, NotStarted | Sleep | Poll | Ipc | Signal)
 }
 
 /// Has `thread` handle a signal of its own soon, or when it does not block it any more; false if it has ended.
@@ -246,12 +248,9 @@ pub(crate) fn end(record: &Record) {
 
 /// Interrupts what a thread does, so that it handles what has come for it.
 pub(crate) fn interrupt(thread: HostedThread) {
-    let record = record::of(thread);
-    let reason = thread.reason();
-    if reason == Reason::Runs {
+    if thread.reason() == Reason::Runs {
         return interrupt_running(thread);
     }
-    record.interrupted.store(reason as u8, Ordering::Relaxed);
     thread.interrupt();
 }
 

@@ -102,6 +102,8 @@ pub(crate) fn suspend(with: Option<u64>) {
     loop {
         let Handled { handlers, .. } = handle_all(record, None);
         if handlers > 0 || me.is_cancelled() {
+            // Whatever a handler has waited for, this wait is not begun again.
+            me.take_cut();
             break;
         }
         let nothing = || record.pending.set() & !record.mask.load(Ordering::SeqCst) == 0;
@@ -139,8 +141,8 @@ pub(crate) fn wait_with_mask(
         record.holds.store(false, Ordering::Relaxed);
         let Handled { handlers, .. } = handle_all(record, None);
         if handlers > 0 || me.is_cancelled() {
-            // Otherwise the end of the call might think of the wait that was interrupted before.
-            record.interrupted.store(Reason::Poll as u8, Ordering::Relaxed);
+            // Whatever a handler has waited for, this wait is not begun again.
+            me.take_cut();
             break Err(libc::EINTR);
         }
         if may_wait && waited == Ok(0) {

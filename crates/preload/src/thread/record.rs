@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use carefree_ground::lock::Lock;
 use carefree_runtime::hosted::{self, HostedThread};
@@ -65,8 +65,6 @@ pub(crate) struct Record {
     pub(crate) inside: AtomicBool,
     /// No handler is called now: the thread looks for signals itself.
     pub(crate) holds: AtomicBool,
-    /// What it waited for when a signal ended the wait: a `Reason`; 0 if none did.
-    pub(crate) interrupted: AtomicU8,
     /// The alternate stack for handlers that it has set.
     pub(crate) alternate: Lock<Alternate>,
     /// Bytes of the guard that it has asked for.
@@ -114,7 +112,6 @@ impl Record {
             awaited: AtomicU64::new(0),
             inside: AtomicBool::new(false),
             holds: AtomicBool::new(false),
-            interrupted: AtomicU8::new(0),
             alternate: Lock::new(Alternate(NO_STACK)),
             guard,
         }

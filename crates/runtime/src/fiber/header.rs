@@ -66,6 +66,9 @@ pub(crate) struct Header {
     pub(crate) tag: Cell<u32>,
     /// [`FREE`] or [`ALIVE`].
     pub(crate) run: AtomicU8,
+    /// A [`Reason`]: what the wait was for that a cancellation or a signal has cut short, until it is
+    /// [asked](crate::hosted::HostedThread::take_cut). The fiber's own.
+    pub(crate) cut: AtomicU8,
     /// The fiber's stack, or null; of a thread, its `Bed`.
     pub(crate) stack: AtomicPtr<FiberStack>,
     /// Its names, or null.
@@ -124,6 +127,7 @@ impl Header {
             cancel: Signal::new(),
             reason: AtomicU8::new(0),
             run: AtomicU8::new(FREE),
+            cut: AtomicU8::new(0),
             id: AtomicU64::new(0),
             references: AtomicU32::new(0),
             join: AtomicU32::new(0),
@@ -147,6 +151,7 @@ impl Header {
         // Released after `join`: see `pin::hold`.
         self.references.store(references, Ordering::Release);
         self.reason.store(Reason::NotStarted as u8, Ordering::Relaxed);
+        self.cut.store(Reason::NotStarted as u8, Ordering::Relaxed);
         if let Some(name) = name {
             self.names.store(Names::given(name), Ordering::Release);
         }

@@ -233,6 +233,19 @@ impl HostedThread {
         Reason::from_code(self.0.reason.load(Ordering::Relaxed))
     }
 
+    /// What the wait was for that [`interrupt`](Self::interrupt) or [`cancel`](Self::cancel) has ended last, if that
+    /// was not asked before; otherwise [`Reason::NotStarted`]. For the calling fiber itself.
+    ///
+    /// Only the fiber knows: another thread may read what it waits for, and interrupt its next wait.
+    #[inline]
+    pub fn take_cut(self) -> Reason {
+        let cut = self.0.cut.load(Ordering::Relaxed);
+        if cut != Reason::NotStarted as u8 {
+            self.0.cut.store(Reason::NotStarted as u8, Ordering::Relaxed);
+        }
+        Reason::from_code(cut)
+    }
+
     /// The kernel's number of the thread that runs it, or ran it last; 0 if none did.
     pub fn carrier_thread(self) -> i32 {
         let carrier = self.0.carrier.get().cast::<carrier::Carrier>();

@@ -304,8 +304,19 @@ fn give_up(me: FiberRef, ticket: Ticket, outcome: Outcome) -> Outcome {
     if me.episode.claim(ticket, outcome) == (Claim::Thread { counted: true }) {
         census::thread_woken();
     }
+    finish(me)
+}
+
+/// Ends a wait that can be cut short: how that was ended.
+#[inline(always)]
+fn finish(me: FiberRef) -> Outcome {
+    let outcome = me.episode.finish();
+    if outcome == Outcome::Cancelled {
+        // For a call that a signal has interrupted: it is begun again or not by what it has waited for.
+        me.cut.store(me.reason.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
     me.reason.store(Reason::Runs as u8, Ordering::Relaxed);
-    me.episode.finish()
+    outcome
 }
 
 /// The common part of all waits but [`park_held`]: suspends the caller, whose wait has begun, until it has
@@ -325,8 +336,7 @@ fn wait(me: FiberRef, ticket: Ticket, plan: &Plan) -> Outcome {
         Kind::Fiber => suspend_until(me, ticket, plan.deadline),
         Kind::Thread => sleep_as_thread(me, ticket, plan.deadline, plan.reason),
     }
-    me.reason.store(Reason::Runs as u8, Ordering::Relaxed);
-    me.episode.finish()
+    finish(me)
 }
 
 /// Gives up a wait that a cancellation, or else a [`timeout`](crate::timeout), had ended before it began.
