@@ -22,6 +22,7 @@ use carefree_runtime::wait::{self, Until};
 use carefree_runtime::{Outcome, Reason, lot};
 
 use crate::call::answer::interruption;
+use crate::call::host;
 use crate::wait::file_lock;
 
 const SHORTEST_SLEEP: u64 = 200_000;
@@ -110,6 +111,10 @@ impl Polled {
                 span = (span * 2).min(LONGEST_SLEEP);
             }
             carefree_runtime::interrupted().map_err(interruption)?;
+            // A signal has come for a hosted thread, which was not cancelled.
+            if outcome == Outcome::Cancelled && host::is_hosted() {
+                return Err(libc::EINTR);
+            }
         }
     }
 }
