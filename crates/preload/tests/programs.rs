@@ -162,6 +162,12 @@ fn signals_may_come_faster_than_they_are_handled() {
     compare_c("flood.c");
 }
 
+/// As collectors stop them: the handler waits until they may go on. What they have waited for goes on as natively.
+#[test]
+fn threads_are_stopped_by_handlers_that_wait() {
+    compare_c("stopped.c");
+}
+
 #[test]
 fn handlers_that_wait_leave_malloc_whole() {
     compare_c("midst.c");

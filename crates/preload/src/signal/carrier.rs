@@ -3,7 +3,9 @@
 //! The signal comes anywhere. In the runtime's own code a wait may be under way, and a handler that waits
 //! would begin another amid it. So handlers are called there only if that is neither this library's code, nor
 //! a function of libc, the loader or the kernel that this library may have called: one of its addresses lies
-//! near the top of the stack then. Otherwise the dispatcher tries again. Nor are they called within libc's malloc,
+//! near the top of the stack then. Otherwise the dispatcher tries again. (An address may have stayed there from an
+//! earlier call. Where a thread waits in libc, as in `getline`, that counts for nothing: see `waits_within_libc`.)
+//! Nor are they called within libc's malloc,
 //! whose cache of free blocks all threads of a carrier share: one that waits there would leave it to the others
 //! half changed.
 //!
@@ -191,14 +193,17 @@ unsafe extern "C-unwind" fn on_signal(_: c_int, info: *mut siginfo_t, context: *
     }
     let Some((me, record)) = record::current() else { return };
     if ranges.contain(place) {
-        // A thread can be unwound at any such call, its own or a stand-in's: the runtime makes none on a
-        // thread's stack, and stand-ins that hand a call on to libc have nothing there that needs to be dropped.
-        if waits_within_libc(me, record) {
+        // At any such call, its own or a stand-in's, a thread can be unwound, and can wait in a handler: the
+        // runtime makes none on a thread's stack, and stand-ins that hand a call on to libc have nothing there
+        // that needs to be dropped.
+        let waits = waits_within_libc(me, record);
+        if waits && me.is_cancelled() {
             let_through();
             test_cancel();
         }
+        // (Where a thread waits, its stack stays as it is: another look would find the same old addresses.)
         let is_malloc = MALLOC.get().is_some_and(|malloc| malloc.contains(&place));
-        if is_malloc || is_called_by_us(stack, record) {
+        if is_malloc || !waits && is_called_by_us(stack, record) {
             return;
         }
     }

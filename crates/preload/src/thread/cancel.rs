@@ -33,11 +33,10 @@ pub(crate) fn ends_anywhere() -> bool {
     record::current().is_some_and(|(_, record)| record.cancellation.lock().asynchronous)
 }
 
-/// Whether the calling hosted thread, which a signal has interrupted, was cancelled and is in a call that waits
-/// within libc.
+/// Whether the calling hosted thread, which a signal has interrupted, is in a call that waits within libc: there
+/// libc lets a thread be cancelled anywhere.
 pub(crate) fn waits_within_libc(me: HostedThread, record: &Record) -> bool {
-    me.is_cancelled()
-        && word_of(me).is_some_and(|word| word.load(Ordering::SeqCst) & ASYNCHRONOUS != 0)
+    word_of(me).is_some_and(|word| word.load(Ordering::SeqCst) & ASYNCHRONOUS != 0)
         && !record.cancellation.lock().asynchronous
 }
 
