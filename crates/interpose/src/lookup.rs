@@ -7,22 +7,24 @@
 //!
 //! `getaddrinfo` of a fiber that is interrupted answers `EAI_SYSTEM` with the `errno` that says why; the
 //! thread finishes later, and its result is dropped. Without memory for that it answers `EAI_MEMORY`. The
-//! other calls are not cut short.
+//! other calls are not cut short. (Nor does a signal cut one short: a hosted thread handles those that come while
+//! `getaddrinfo` waits, and after the other calls.)
 //!
 //! The resolver's settings (`_res`) are those of the thread that makes the call.
 
 #![allow(clippy::too_many_arguments, reason = "libc has such functions")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uchar, c_void};
-use std::mem::MaybeUninit;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::net::IpAddr;
 use std::ptr;
 
 use carefree_runtime::offload;
-use carefree_runtime::{Builder, Cancelled, Interrupted, TimedOut};
+use carefree_runtime::{Builder, Interrupted};
 use libc::{addrinfo, gid_t, sockaddr, socklen_t, uid_t};
 
 use crate::call::answer::{interruption, set_errno};
+use crate::call::host;
 use crate::call::user::User;
 
 unsafe extern "C" {
@@ -191,7 +193,8 @@ enum Unanswered {
     NoMemory,
 }
 
-/// Has `f` run by a thread that may block, until the calling fiber is interrupted.
+/// Has `f` run by a thread that may block, until the calling fiber is interrupted. Signals of a hosted thread are
+/// handled meanwhile: libc's own asks on after a handler, whatever its flags.
 fn until_interrupted<T: Send + 'static>(
     f: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Unanswered> {
@@ -199,15 +202,17 @@ fn until_interrupted<T: Send + 'static>(
     // Another fiber waits for the thread, and goes on waiting if this one is interrupted.
     let helper = Builder::new().name("looks up a name".into());
     let helper = helper.spawn(|| carefree_runtime::offload(f)).map_err(|_| Unanswered::NoMemory)?;
-    helper.join().map_err(|payload| {
-        if payload.is::<TimedOut>() {
-            Unanswered::Interrupted(Interrupted::TimedOut)
-        } else if payload.is::<Cancelled>() {
-            Unanswered::Interrupted(Interrupted::Cancelled)
-        } else {
-            std::panic::resume_unwind(payload)
+    // A handler may leave the call, which must have nothing to drop then. (The handle is lost with it.)
+    let helper = ManuallyDrop::new(helper);
+    while let Err(why) = helper.wait() {
+        if why == Interrupted::Cancelled && host::is_interruptible() {
+            host::handle_signals();
+            continue;
         }
-    })
+        drop(ManuallyDrop::into_inner(helper));
+        return Err(Unanswered::Interrupted(why));
+    }
+    ManuallyDrop::into_inner(helper).join().or_else(|payload| std::panic::resume_unwind(payload))
 }
 
 /// Defines functions that a thread of the pool runs.

@@ -169,6 +169,11 @@ fn threads_are_stopped_by_handlers_that_wait() {
 }
 
 #[test]
+fn signals_cut_no_lookup_of_a_name_short() {
+    compare_c("names.c");
+}
+
+#[test]
 fn handlers_that_wait_leave_malloc_whole() {
     compare_c("midst.c");
 }
