@@ -5,9 +5,9 @@ use std::fmt;
 
 /// The size of a stack.
 ///
-/// Sizes come in classes: powers of two from 16 KiB to 64 TiB, guard included, so that a released stack fits
-/// the next request of its class. A size between is rounded up:
-/// [`usable`](Self::usable) is at least what was requested.
+/// Sizes come in classes, guard included, so that a released stack fits the next request of its class: powers of
+/// two from 16 KiB to 64 TiB, and from 8 MiB on a quarter more than each, for requests of just a power of two. A
+/// size between is rounded up: [`usable`](Self::usable) is at least what was requested.
 ///
 /// Reserved address space is not memory: a stack costs the pages that were touched (one, 4 KiB, for a
 /// fiber that does little) and a page-table entry for each page of address space (520 bytes for the
@@ -31,7 +31,10 @@ use std::fmt;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StackSize {
+    /// It has two to this power,
     exponent: u8,
+    /// and so many quarters of that besides: one or none.
+    quarters: u8,
 }
 
 /// Two to this power is the smallest class: 16 KiB.
@@ -39,24 +42,32 @@ const MIN_EXPONENT: u8 = 14;
 /// Two to this power is the largest class: 64 TiB, half of a process's address space on x86-64 and
 /// aarch64.
 const MAX_EXPONENT: u8 = 46;
+/// From two to this power on, 8 MiB, there is a class a quarter larger than each power of two. Threads of C programs
+/// usually ask for 8 MiB: with the guard they get 10 MiB of address space, where the next power of two has 16. A quarter
+/// of a smaller one would not be whole page tables: see `spacing`.
+const QUARTERED: u8 = 23;
 
 impl StackSize {
     /// The smallest class: 16 KiB. On a machine with pages larger than 4 KiB, a stack requested
     /// with this size has four pages (256 KiB with pages of 64 KiB).
-    pub const MIN: StackSize = StackSize { exponent: MIN_EXPONENT };
+    pub const MIN: StackSize = StackSize::power(MIN_EXPONENT);
 
     /// The default size of a stack: 256 KiB, of which 64 KiB are guard.
     ///
     /// Enough for most Rust and C code (musl's threads have 128 KiB), and small enough that a
     /// million of them take 248 GiB of address space, a fraction of what a process has, and 496 MiB
     /// of page tables.
-    pub const DEFAULT: StackSize = StackSize { exponent: 18 };
+    pub const DEFAULT: StackSize = StackSize::power(18);
 
     /// The largest class: 64 TiB.
-    pub const MAX: StackSize = StackSize { exponent: MAX_EXPONENT };
+    pub const MAX: StackSize = StackSize::power(MAX_EXPONENT);
 
     /// The number of classes.
-    pub const CLASSES: usize = (MAX_EXPONENT - MIN_EXPONENT) as usize + 1;
+    pub const CLASSES: usize = StackSize::MAX.class() + 1;
+
+    const fn power(exponent: u8) -> StackSize {
+        StackSize { exponent, quarters: 0 }
+    }
 
     /// The smallest class with at least `bytes` [usable](Self::usable).
     ///
@@ -100,9 +111,9 @@ impl StackSize {
         larger.find(|size| size.is_possible(page)).unwrap_or(Self::MAX)
     }
 
-    /// All of a stack of this size, guard included, in bytes: a power of two.
+    /// All of a stack of this size, guard included, in bytes.
     pub const fn bytes(self) -> usize {
-        1 << self.exponent
+        (4 + self.quarters as usize) << (self.exponent - 2)
     }
 
     /// The guard at the low end, in bytes: whole pages.
@@ -145,7 +156,8 @@ impl StackSize {
 
     /// The number of the class, counted from the smallest: below [`CLASSES`](Self::CLASSES).
     pub const fn class(self) -> usize {
-        (self.exponent - MIN_EXPONENT) as usize
+        (self.exponent - MIN_EXPONENT + self.exponent.saturating_sub(QUARTERED) + self.quarters)
+            as usize
     }
 
     /// The size of the class with this number.
@@ -154,7 +166,13 @@ impl StackSize {
     /// When there is none.
     pub const fn of_class(class: usize) -> StackSize {
         assert!(class < Self::CLASSES);
-        StackSize { exponent: MIN_EXPONENT + class as u8 }
+        let whole = (QUARTERED - MIN_EXPONENT) as usize;
+        match class.checked_sub(whole) {
+            None => StackSize::power(MIN_EXPONENT + class as u8),
+            Some(more) => {
+                StackSize { exponent: QUARTERED + (more / 2) as u8, quarters: (more % 2) as u8 }
+            }
+        }
     }
 }
 
@@ -176,7 +194,8 @@ impl TryFrom<usize> for StackSize {
 
 impl fmt::Display for StackSize {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.exponent {
+        // The largest unit of which it is a whole number.
+        match self.bytes().trailing_zeros() {
             0..20 => write!(out, "{} KiB", self.bytes() >> 10),
             20..30 => write!(out, "{} MiB", self.bytes() >> 20),
             30..40 => write!(out, "{} GiB", self.bytes() >> 30),
@@ -227,7 +246,11 @@ mod tests {
             (64 << 10, 128 << 10),
             (192 << 10, 256 << 10),
             (2 << 20, 4 << 20),
-            (16 << 30, 32 << 30),
+            (7 << 20, 8 << 20),
+            (8 << 20, 10 << 20),
+            (9 << 20, 10 << 20),
+            ((9 << 20) + 1, 16 << 20),
+            (16 << 30, 20 << 30),
             ((64 << 40) - (1 << 20), 64 << 40),
         ] {
             let size = StackSize::on_pages(4096, asked, 0).unwrap();
@@ -314,7 +337,18 @@ mod tests {
     #[test]
     fn sizes_are_printed_with_units() {
         let shown: Vec<String> =
-            [14, 18, 20, 23, 30, 45].map(|e| StackSize { exponent: e }.to_string()).into();
+            [14, 18, 20, 23, 30, 45].map(|e| StackSize::power(e).to_string()).into();
         assert_eq!(shown, ["16 KiB", "256 KiB", "1 MiB", "8 MiB", "1 GiB", "32 TiB"]);
+        let shown =
+            [8 << 20, 1 << 30, 4 << 40].map(|bytes| StackSize::new(bytes).unwrap().to_string());
+        assert_eq!(shown, ["10 MiB", "1280 MiB", "5 TiB"]);
+    }
+
+    #[test]
+    fn classes_are_numbered_by_size() {
+        let sizes: Vec<_> = (0..StackSize::CLASSES).map(StackSize::of_class).collect();
+        assert!(sizes.is_sorted_by(|a, b| a < b && a.bytes() < b.bytes()));
+        assert!(sizes.iter().enumerate().all(|(class, size)| size.class() == class));
+        assert_eq!((sizes[0], *sizes.last().unwrap()), (StackSize::MIN, StackSize::MAX));
     }
 }

@@ -92,7 +92,7 @@ mod tests {
     const PAGE: usize = 4096;
 
     fn spacings() -> impl Iterator<Item = (StackSize, usize, Spacing)> {
-        (0..18).map(StackSize::of_class).flat_map(|size| {
+        (0..24).map(StackSize::of_class).flat_map(|size| {
             [PAGE, 64 << 10, 1 << 20]
                 .map(|guard| (size, guard, Spacing::with_guard(size, guard, PAGE)))
         })
