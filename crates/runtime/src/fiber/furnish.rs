@@ -29,7 +29,7 @@ use std::io;
 use std::mem;
 use std::num::NonZero;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use carefree_context::arch;
 use carefree_context::stack::{Stack, StackPool, StackSize, default_idle_bytes};
@@ -38,6 +38,7 @@ use carefree_ground::lock::Lock;
 use carefree_ground::mapped::Mapped;
 use once_cell::race::OnceNonZeroUsize;
 
+use crate::fiber::cpu_time::{CpuTime, Split};
 use crate::fiber::frames;
 use crate::fiber::size;
 
@@ -57,13 +58,13 @@ pub(crate) struct FiberStack {
     block: Option<Block>,
     /// The fiber for whose `pthread_t` the stack was furnished, or null: see [`crate::hosted`].
     hosted: AtomicPtr<u8>,
-    /// Nanoseconds of processor time that the fiber has used, as far as they were measured.
-    time: AtomicU64,
+    /// The processor time that the fiber has used, as far as it was measured.
+    time: CpuTime,
 }
 
 impl FiberStack {
     fn new(stack: Stack, block: Option<Block>) -> FiberStack {
-        FiberStack { stack, block, hosted: AtomicPtr::default(), time: AtomicU64::new(0) }
+        FiberStack { stack, block, hosted: AtomicPtr::default(), time: CpuTime::new() }
     }
 }
 
@@ -260,15 +261,15 @@ pub(crate) unsafe fn host(raw: *mut FiberStack, fiber: *mut u8, asked: Option<us
         let least = asked.map_or(length, |asked| asked.next_multiple_of(PAGE).min(length));
         block.tell_stack(limit.wrapping_add(length - least)..top);
     }
-    record.time.store(0, Ordering::Relaxed);
+    record.time.set(0, Split::default());
     record.hosted.store(fiber, Ordering::Release);
 }
 
-/// The nanoseconds of processor time that the fiber there has used, as far as they were measured.
+/// The processor time that the fiber there has used.
 ///
 /// # Safety
 /// `raw` is the stack of a fiber, and stays so while the result is used.
-pub(crate) unsafe fn time_used<'a>(raw: *mut FiberStack) -> &'a AtomicU64 {
+pub(crate) unsafe fn time_used<'a>(raw: *mut FiberStack) -> &'a CpuTime {
     // SAFETY: as this function demands.
     unsafe { &(*raw).time }
 }
