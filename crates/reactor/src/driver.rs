@@ -254,7 +254,7 @@ impl Driver {
             // Only the kernel knows.
             Backend::Epoll(_) => {}
             Backend::Mock(mock) => mock.poll(out),
-            Backend::Layer(layer) => layer.poll(out),
+            Backend::Layer(layer) => layer.peek(out),
         }
     }
 

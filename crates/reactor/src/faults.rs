@@ -73,6 +73,8 @@ pub trait Layer: Debug + Send {
     fn cancel(&mut self, token: u64);
     /// [`Driver::poll`].
     fn poll(&mut self, out: &mut Completions);
+    /// [`Driver::peek`].
+    fn peek(&mut self, out: &mut Completions);
     /// [`Driver::hand_over`].
     fn hand_over(&mut self);
     /// [`Driver::wait`].

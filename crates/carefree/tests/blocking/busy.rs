@@ -1,11 +1,12 @@
 //! A fiber that computes holds up its own carrier, but not the fibers that wait there.
 
 use std::io::{Read, Write};
+use std::mem;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use carefree::{Runtime, TlsMode, platform, sleep, spawn, yield_now};
 
@@ -47,6 +48,49 @@ fn beside_a_busy_carrier(wait: impl FnOnce() + Send + 'static, wake: impl FnOnce
         waiting.join().unwrap();
         spinning.join().unwrap();
     });
+}
+
+/// Threads see to it that the carrier always finds something to run, and never sleeps.
+#[test]
+fn a_read_ends_while_threads_submit_fibers_without_a_pause() {
+    let runtime = Runtime::builder().carriers(1).build().unwrap();
+    let (mut reader, mut writer) = UnixStream::pair().unwrap();
+    let is_read = Arc::new(AtomicBool::new(false));
+    let reading = runtime.spawn({
+        let is_read = Arc::clone(&is_read);
+        move || {
+            reader.read_exact(&mut [0]).unwrap();
+            is_read.store(true, Ordering::Release);
+        }
+    });
+    let (is_written, since) = (AtomicBool::new(false), Arc::new(AtomicUsize::new(0)));
+    let compute = |counts: bool| {
+        let since = Arc::clone(&since);
+        move || {
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_micros(50) {}
+            since.fetch_add(counts.into(), Ordering::Relaxed);
+        }
+    };
+    thread::scope(|s| {
+        for _ in 0..2 {
+            s.spawn(|| {
+                let next = || runtime.spawn(compute(is_written.load(Ordering::Acquire)));
+                let mut former = next();
+                while !is_read.load(Ordering::Acquire) {
+                    // While one runs, the next waits.
+                    mem::replace(&mut former, next()).join().unwrap();
+                }
+            });
+        }
+        thread::sleep(Duration::from_millis(100));
+        writer.write_all(b"a").unwrap();
+        is_written.store(true, Ordering::Release);
+    });
+    reading.join().unwrap();
+    // Some run until the next look, and some until the threads hear of it.
+    let since = since.load(Ordering::Relaxed);
+    assert!(since < 300, "{since} fibers ran meanwhile");
 }
 
 #[test]

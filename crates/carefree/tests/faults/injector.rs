@@ -318,7 +318,14 @@ impl Layer for Injector {
         self.hand_out(out);
     }
 
+    fn peek(&mut self, out: &mut Completions) {
+        self.turn += 1;
+        self.inner.peek(&mut self.fresh);
+        self.hand_out(out);
+    }
+
     fn hand_over(&mut self) {
+        self.hand_on();
         self.inner.hand_over();
     }
 

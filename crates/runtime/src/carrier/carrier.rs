@@ -199,8 +199,6 @@ pub(crate) struct Stats {
     pub(crate) forced: AtomicU64,
     /// Times it asked another carrier for fibers.
     pub(crate) requests: AtomicU64,
-    /// Times it went to sleep, with a fence that interrupts the others.
-    pub(crate) sleeps: AtomicU64,
 }
 
 #[inline(always)]
@@ -646,7 +644,7 @@ impl Carrier {
 
     /// Whether fibers wait for the kernel here. A hint, but for the carrier itself.
     pub(crate) fn has_operations(&self) -> bool {
-        self.io.is_waiting() || self.io.has_errands()
+        self.io.has_operations() || self.io.has_errands()
     }
 
     /// Its runtime's virtual time, if that has such.

@@ -24,9 +24,9 @@ impl Carrier {
         }
     }
 
-    /// [`poll`](Self::poll) without a system call, for a carrier that has nothing to run and will sleep unless this
-    /// finds something: what was submitted is handed over with the sleep, or [before](Self::hand_over) a fiber runs
-    /// after all.
+    /// [`poll`](Self::poll) that looks only at what is known without asking the kernel, for a carrier that has nothing to
+    /// run and will sleep unless this finds something: what was submitted is handed over with the sleep, or
+    /// [before](Self::hand_over) a fiber runs after all.
     ///
     /// # Safety
     /// As for [`poll`](Self::poll).
@@ -94,6 +94,7 @@ impl Carrier {
         unsafe {
             let mut collected = self.io.collected();
             complete_all(&mut collected);
+            self.io.completed();
             self.io.reuse(collected);
         }
     }

@@ -1,8 +1,8 @@
 //! What a carrier has of the reactor: a driver, and where the carrier sleeps.
 //!
 //! The driver is used by its carrier's kernel thread: fibers submit operations while they run there, and
-//! the carrier's own context passes these to the kernel and collects completions, at each visit and when
-//! it sleeps. Another thread uses the driver only for a carrier that a fiber keeps busy for long
+//! the carrier's own context passes these to the kernel and collects completions: when it sleeps, and at each visit
+//! that finds something to run. Another thread uses the driver only for a carrier that a fiber keeps busy for long
 //! ([`Io::rescue`]), so the lock around it is biased.
 
 use std::cell::{Cell, UnsafeCell};
@@ -35,8 +35,10 @@ pub(crate) struct Io {
     /// descriptors or memory left. (A short pause: calls are offloaded meanwhile, and cannot be
     /// cancelled.)
     refused_until: Cell<u64>,
-    /// Operations submitted and not completed. Written under the lock.
+    /// Operations submitted that the driver has not completed. Written under the lock.
     pending: AtomicUsize,
+    /// Those that the driver has completed in a sleep, and the carrier has not.
+    uncompleted: AtomicUsize,
     /// Requests to cancel operations, from fibers on other carriers.
     errands: Injector<ErrandRef>,
     /// Where the carrier sleeps.
@@ -58,6 +60,7 @@ impl Io {
             driver: UnsafeCell::new(None),
             refused_until: Cell::new(0),
             pending: AtomicUsize::new(0),
+            uncompleted: AtomicUsize::new(0),
             errands: Injector::new(),
             idle: Shared::new(Idle::new()),
             time,
@@ -79,7 +82,8 @@ impl Io {
         let result = driver.map(|driver| {
             // The driver may allocate; a fiber that parked in the allocator would keep the lock.
             let result = without_parking(|| f(driver));
-            self.pending.store(driver.pending(), Ordering::Relaxed);
+            // A thread that sees that none is pending also sees those that are uncompleted.
+            self.pending.store(driver.pending(), Ordering::Release);
             result
         });
         // SAFETY: entered above.
@@ -176,6 +180,12 @@ impl Io {
         self.idle.wake();
     }
 
+    /// Whether an operation is under way, or was done in a sleep and is yet to be completed. A hint, but for the
+    /// carrier itself.
+    pub(crate) fn has_operations(&self) -> bool {
+        self.pending.load(Ordering::Acquire) != 0 || self.uncompleted.load(Ordering::Relaxed) != 0
+    }
+
     /// Whether operations are under way. A hint, but for the carrier itself.
     #[inline(always)]
     pub(crate) fn is_waiting(&self) -> bool {
@@ -238,7 +248,10 @@ impl Io {
         // SAFETY: as in `poll`.
         unsafe {
             let mut collected = self.collected();
-            self.with(|driver| driver.wait(deadline, &mut collected));
+            self.with(|driver| {
+                driver.wait(deadline, &mut collected);
+                self.uncompleted.store(collected.len(), Ordering::Relaxed);
+            });
             collected
         }
     }
@@ -251,6 +264,11 @@ impl Io {
     pub(crate) unsafe fn collected(&self) -> Completions {
         // SAFETY: the caller is in the carrier's own context, which alone has `collected`.
         mem::take(unsafe { &mut *self.collected.get() })
+    }
+
+    /// What was done in a sleep is completed.
+    pub(crate) fn completed(&self) {
+        self.uncompleted.store(0, Ordering::Release);
     }
 
     /// Takes a list of completions back, for the next ones.

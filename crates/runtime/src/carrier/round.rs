@@ -58,7 +58,8 @@ impl Carrier {
             self.round.set(if self.time.is_some() { 0 } else { ROUND });
             self.tidy();
             self.fire_timers();
-            let is_idle = self.is_empty();
+            // What others have submitted may keep it from sleeping for long, and so from looking after its operations.
+            let is_idle = self.is_empty() && !self.runtime().has_submissions();
             // SAFETY: this is the carrier's own context.
             unsafe { if is_idle { self.peek() } else { self.poll() } };
             if visit % REFRESH == 0 {
@@ -69,14 +70,19 @@ impl Carrier {
                 self.with_local(|local| local.stacks.make_room());
             }
             let found = match self.runtime().has_surplus() {
-                false => self.find_here().or_else(|| self.search()),
+                false => match self.find_here() {
+                    Some(fiber) => {
+                        if is_idle {
+                            // SAFETY: this is the carrier's own context.
+                            unsafe { self.poll() };
+                        }
+                        Some(fiber)
+                    }
+                    None => self.search(),
+                },
                 true => self.withdraw(),
             };
             let Some(mut fiber) = found else { break };
-            if is_idle {
-                // SAFETY: this is the carrier's own context.
-                unsafe { self.hand_over() };
-            }
             loop {
                 self.enter(fiber);
                 match self.unfurnished.take() {
@@ -196,18 +202,22 @@ impl Carrier {
         loop {
             self.tidy();
             self.fire_timers();
-            // (If it may take others' fibers now, it looks after its own first.)
-            let may_steal =
-                self.is_empty() && (sleepers.some_other_is_up() || self.others_have_fibers());
+            // Where it may run other fibers than those of its operations, it looks after these first.
+            let may_find_others = self.is_empty()
+                && (sleepers.some_other_is_up()
+                    || self.others_have_fibers()
+                    || runtime.has_submissions());
             // SAFETY: this is the carrier's own context.
-            unsafe { if may_steal { self.poll() } else { self.peek() } };
+            unsafe { if may_find_others { self.poll() } else { self.peek() } };
             let found = self.find_here().or_else(|| self.steal());
             if found.is_some() || runtime.has_stopped() {
                 runtime.wake(sleepers.found(|| runtime.has_submissions()));
                 // What became ready together was left to this search.
-                if !self.queue.is_empty() {
+                if self.own_tls && !self.queue.is_empty() {
                     self.announce();
                 }
+                // SAFETY: this is the carrier's own context.
+                unsafe { self.hand_over() };
                 return found;
             }
             if (is_calm || !sleepers.some_other_is_up()) && self.retire() {
@@ -224,7 +234,6 @@ impl Carrier {
             // them. One that searches may just have been given fibers, and be about to run.
             if (is_calm || !sleepers.some_other_is_up()) && left_alone() {
                 let rest = sleepers.lie_down(self.index);
-                count(&self.stats.sleeps);
                 if !self.something_came() && left_alone() {
                     self.sleeps.store(true, Ordering::SeqCst);
                     self.sleep();

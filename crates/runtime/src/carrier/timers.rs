@@ -20,7 +20,8 @@
 //! down, which may get up and be kept, it wakes [`STAGGER`](crate::carrier::policy::STAGGER) later.
 //!
 //! A thread that finds a carrier in the set finds `next` at least as recent: it is stored before the
-//! place changes. A carrier that goes to sleep looks for the earliest timer after its heavy fence, and what
+//! place changes. A carrier that goes to sleep looks for the earliest timer after its heavy fence (the last one after
+//! a plain one, where the others see it when they get up: see `protocol::sleepers`), and what
 //! sets one looks for sleepers after its light fence, both stores before it: either the sleeper sees the
 //! timer, or the other sees the sleeper (see `Shared::sooner`).
 

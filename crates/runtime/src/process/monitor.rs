@@ -170,8 +170,8 @@ impl Rhythm {
     /// A look is over; `first` says that it was the first one after a rest. `switches` counts those of all carriers
     /// since they began, and `all_down` says that no carrier was up.
     fn looked(&mut self, first: bool, found: Found, switches: u64, all_down: bool) {
-        // After a rest it is not known yet whether they go on like that.
-        self.often &= first || switches != self.switches;
+        // After a rest it is not known yet whether they go on like that, nor after a shorter time than they may sleep.
+        self.often &= first || switches != self.switches || self.pause < LOOK_NAPPING;
         self.switches = switches;
         self.pause = match found {
             Found::Nothing if self.often && all_down => (2 * self.pause).min(LOOK_NAPPING),
@@ -488,8 +488,28 @@ mod tests {
         let mut rhythm = Rhythm::new();
         rhythm.rested(OFTEN - 1);
         rhythm.looked(true, Found::Nothing, 10, true);
-        rhythm.looked(false, Found::Nothing, 10, true);
-        assert!(!rhythm.often);
+        let mut waited = Duration::ZERO;
+        while rhythm.often {
+            waited += rhythm.pause;
+            rhythm.looked(false, Found::Nothing, 10, true);
+        }
+        assert!(waited >= LOOK_NAPPING && waited < 2 * LOOK_NAPPING, "{waited:?}");
+    }
+
+    /// Requests come a little more often than the carriers may sleep for the monitor to go on looking.
+    #[test]
+    fn carriers_that_wake_every_few_milliseconds_do_not_wake_the_monitor() {
+        for period in 1..8 {
+            let mut rhythm = Rhythm::new();
+            rhythm.rested(period * 1_000_000);
+            rhythm.looked(true, Found::Nothing, 0, true);
+            let mut now = Duration::ZERO;
+            while now < Duration::from_secs(1) {
+                now += rhythm.pause;
+                rhythm.looked(false, Found::Nothing, now.as_millis() as u64 / period, true);
+                assert!(rhythm.often, "every {period} ms, after {now:?}");
+            }
+        }
     }
 
     #[test]

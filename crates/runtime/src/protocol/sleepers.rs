@@ -14,7 +14,8 @@
 //! # Proof that no fiber waits while all carriers sleep
 //!
 //! Producer, a carrier that runs: `queue; light; read the counts`.
-//! Carrier that found nothing: `asleep += 1; searching -= 1; heavy; look everywhere again`.
+//! Carrier that found nothing: `asleep += 1; searching -= 1; heavy; look everywhere again`. (The last one to lie down
+//! makes a plain fence, see below.)
 //!
 //! Let P queue fiber F, and let every carrier be asleep afterwards. Consider each carrier C at its last
 //! transition to sleep, and order its heavy fence with P's light fence (they order as `SeqCst` fences
@@ -190,14 +191,20 @@ impl Sleepers {
         (true, sleeper)
     }
 
-    /// Turns a carrier in reserve into one that searches; the caller must wake it.
+    /// Turns a carrier in reserve, or another in its place, into one that searches; the caller must wake it.
     pub(crate) fn recall(&self) -> Option<usize> {
         while let Some(carrier) = self.reserve.first() {
+            // Counted before it can see that it was recalled, and go on.
+            self.active.fetch_add(JOINED, Ordering::SeqCst);
+            self.searching.fetch_add(1, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
             if self.reserve.remove(carrier) {
-                self.active.fetch_add(JOINED, Ordering::SeqCst);
-                self.searching.fetch_add(1, Ordering::SeqCst);
-                fence(Ordering::SeqCst);
                 return Some(carrier);
+            }
+            // It was discharged: the runtime ends. What was left to this search meanwhile is for another carrier.
+            self.active.fetch_sub(1, Ordering::SeqCst);
+            if self.searching.fetch_sub(1, Ordering::SeqCst) == 1 {
+                return self.claim();
             }
         }
         None
@@ -779,10 +786,17 @@ mod model {
             let joining = {
                 let world = world.clone();
                 loom::thread::spawn(move || {
-                    world.sleepers.recall();
+                    // (Its own operation has got it up.)
+                    if world.sleepers.is_in_reserve(1) {
+                        return false;
+                    }
                     let _rest = world.sleepers.lie_down(1);
                     world.ready.load(Ordering::Relaxed) > 0
                 })
+            };
+            let recalling = {
+                let world = world.clone();
+                loom::thread::spawn(move || world.sleepers.recall())
             };
             let producer = {
                 let world = world.clone();
@@ -795,8 +809,11 @@ mod model {
             let came = world.ready.load(Ordering::Relaxed) > 0;
             producer.join().unwrap();
             let came = joining.join().unwrap() || came;
+            recalling.join().unwrap();
             let woken = world.tokens.iter().any(|token| token.load(Ordering::Acquire) > 0);
-            assert!(!rest.is_last || came || woken, "a fiber waits beside a sleeper");
+            // (If it has not lain down, it will search.)
+            let searches = world.sleepers.some_search();
+            assert!(!rest.is_last || came || woken || searches, "a fiber waits beside a sleeper");
         });
     }
 
