@@ -130,16 +130,16 @@ fn threads_are_refused_without_memory() {
     compare_c("exhausted.c");
 }
 
-/// A stack of 8 MiB takes 10 MiB of it.
-#[test]
-fn stacks_fit_a_limit_of_address_space() {
-    compare_c("limited.c");
-}
-
 /// With and without the mask, out of handlers and not.
 #[test]
 fn jumps_restore_masks() {
     compare_c("jumps.c");
+}
+
+/// A stack of 8 MiB takes 10 MiB of it.
+#[test]
+fn stacks_fit_a_limit_of_address_space() {
+    compare_c("limited.c");
 }
 
 #[test]
@@ -410,11 +410,6 @@ fn programs_in_place_of_a_thread_inherit_its_signals() {
 #[test]
 fn threads_are_told_the_processor_time_they_have_used() {
     compare_c("cpu_time.c");
-}
-
-#[test]
-fn threads_are_told_what_the_kernel_has_used_for_them() {
-    compare_c("split_time.c");
 }
 
 /// On the clocks of threads, and on those of the kernel's, with signals for one thread.

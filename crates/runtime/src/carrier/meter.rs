@@ -4,32 +4,24 @@
 //! after. (Carriers count the switches of a round; one that measures has rounds of none.) So fibers pay for this
 //! only from then on, and switches have no test for it.
 //!
-//! How much of it the kernel ran for the fiber, in system calls and faults, only `getrusage` tells, in microseconds. So
-//! that is measured as well from when a program first asks for it.
-//!
 //! # Reading another fiber's
 //!
 //! It may be entered or left meanwhile. Its carrier counts the changes; a reader that finds another count
 //! afterwards, or another carrier, begins anew.
 
-use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence};
 
 use carefree_ground::kernel;
 
-use crate::fiber::cpu_time::{CpuTime, Split};
 use crate::fiber::furnish;
 use crate::fiber::header::FiberRef;
 
 /// Whether carriers measure.
 static ON: AtomicBool = AtomicBool::new(false);
 
-/// Whether they also measure how it is divided.
-static SPLITS: AtomicBool = AtomicBool::new(false);
-
-/// What the process's first thread has used.
-static MAIN: CpuTime = CpuTime::new();
+/// Nanoseconds that the process's first thread has used, besides since it was last entered.
+static MAIN: AtomicU64 = AtomicU64::new(0);
 
 /// A carrier's. It alone writes it.
 #[derive(Debug)]
@@ -40,8 +32,6 @@ pub(crate) struct Meter {
     pub(crate) fiber: AtomicPtr<u8>,
     /// What the carrier's thread had used when that fiber was entered.
     pub(crate) since: AtomicU64,
-    /// How that was divided, where that is measured. The owner's.
-    since_split: Cell<Option<Split>>,
 }
 
 #[inline]
@@ -55,7 +45,6 @@ impl Meter {
             changes: AtomicU64::new(0),
             fiber: AtomicPtr::new(ptr::null_mut()),
             since: AtomicU64::new(0),
-            since_split: Cell::new(None),
         }
     }
 
@@ -70,7 +59,6 @@ impl Meter {
     /// `fiber` runs from now on.
     pub(crate) fn begin(&self, fiber: FiberRef) {
         let now = used_by(libc::CLOCK_THREAD_CPUTIME_ID);
-        self.since_split.set(splits().then(used_split));
         self.change(|| {
             self.since.store(now, Ordering::Relaxed);
             self.fiber.store(fiber.as_ptr(), Ordering::Relaxed);
@@ -88,25 +76,19 @@ impl Meter {
     #[cold]
     fn end(&self) {
         let now = used_by(libc::CLOCK_THREAD_CPUTIME_ID);
-        let split = self.split_spent().unwrap_or_default();
         self.change(|| {
             let fiber = self.fiber.load(Ordering::Relaxed);
             self.fiber.store(ptr::null_mut(), Ordering::Relaxed);
             // SAFETY: `begin` was given a fiber.
             let used = used(unsafe { FiberRef::from_ptr(fiber) });
             let spent = now.saturating_sub(self.since.load(Ordering::Relaxed));
-            used.add(spent, split);
+            used.store(used.load(Ordering::Relaxed) + spent, Ordering::Relaxed);
         });
-    }
-
-    /// How what the fiber has used since it was entered is divided; `None` if that is not measured.
-    pub(crate) fn split_spent(&self) -> Option<Split> {
-        self.since_split.get().map(|before| used_split().since(before))
     }
 }
 
 /// What a fiber has used, besides since it was last entered.
-pub(crate) fn used(fiber: FiberRef) -> &'static CpuTime {
+pub(crate) fn used(fiber: FiberRef) -> &'static AtomicU64 {
     let stack = fiber.stack.load(Ordering::Relaxed);
     if stack.is_null() {
         return &MAIN;
@@ -124,33 +106,12 @@ pub(crate) fn used_by(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// How what the calling thread has used is divided. (The kernel lets neither part fall.)
-fn used_split() -> Split {
-    // SAFETY: zeros are such a structure.
-    let mut told = unsafe { std::mem::zeroed::<libc::rusage>() };
-    let arguments = [libc::RUSAGE_THREAD as usize, (&raw mut told) as usize, 0, 0, 0, 0];
-    // SAFETY: there is room for the answer.
-    let _ = unsafe { kernel::call(libc::SYS_getrusage, arguments) };
-    let nanos =
-        |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
-    Split { user: nanos(told.ru_utime), system: nanos(told.ru_stime) }
-}
-
 /// Notes what the process's first thread, which calls this, has used before it became a fiber.
 pub(crate) fn note_main() {
-    MAIN.set(used_by(libc::CLOCK_THREAD_CPUTIME_ID), used_split());
+    MAIN.store(used_by(libc::CLOCK_THREAD_CPUTIME_ID), Ordering::Relaxed);
 }
 
 /// Has carriers measure soon, and from then on.
 pub fn turn_on() {
     ON.store(true, Ordering::Relaxed);
-}
-
-/// Has carriers also measure, from soon on, how what their fibers use is divided.
-pub(crate) fn split() {
-    SPLITS.store(true, Ordering::Relaxed);
-}
-
-fn splits() -> bool {
-    SPLITS.load(Ordering::Relaxed)
 }

@@ -29,7 +29,7 @@ use std::io;
 use std::mem;
 use std::num::NonZero;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use carefree_context::arch;
 use carefree_context::stack::{Stack, StackPool, StackSize, default_idle_bytes};
@@ -38,7 +38,6 @@ use carefree_ground::lock::Lock;
 use carefree_ground::mapped::Mapped;
 use once_cell::race::OnceNonZeroUsize;
 
-use crate::fiber::cpu_time::{CpuTime, Split};
 use crate::fiber::frames;
 use crate::fiber::size;
 
@@ -58,13 +57,13 @@ pub(crate) struct FiberStack {
     block: Option<Block>,
     /// The fiber for whose `pthread_t` the stack was furnished, or null: see [`crate::hosted`].
     hosted: AtomicPtr<u8>,
-    /// The processor time that the fiber has used, as far as it was measured.
-    time: CpuTime,
+    /// Nanoseconds of processor time that the fiber has used, as far as they were measured.
+    time: AtomicU64,
 }
 
 impl FiberStack {
     fn new(stack: Stack, block: Option<Block>) -> FiberStack {
-        FiberStack { stack, block, hosted: AtomicPtr::default(), time: CpuTime::new() }
+        FiberStack { stack, block, hosted: AtomicPtr::default(), time: AtomicU64::new(0) }
     }
 }
 
@@ -261,15 +260,15 @@ pub(crate) unsafe fn host(raw: *mut FiberStack, fiber: *mut u8, asked: Option<us
         let least = asked.map_or(length, |asked| asked.next_multiple_of(PAGE).min(length));
         block.tell_stack(limit.wrapping_add(length - least)..top);
     }
-    record.time.set(0, Split::default());
+    record.time.store(0, Ordering::Relaxed);
     record.hosted.store(fiber, Ordering::Release);
 }
 
-/// The processor time that the fiber there has used.
+/// The nanoseconds of processor time that the fiber there has used, as far as they were measured.
 ///
 /// # Safety
 /// `raw` is the stack of a fiber, and stays so while the result is used.
-pub(crate) unsafe fn time_used<'a>(raw: *mut FiberStack) -> &'a CpuTime {
+pub(crate) unsafe fn time_used<'a>(raw: *mut FiberStack) -> &'a AtomicU64 {
     // SAFETY: as this function demands.
     unsafe { &(*raw).time }
 }

@@ -1,8 +1,6 @@
 //! A fiber at rest: its header, its stack, its names, and which one runs here.
 
 pub(crate) mod bed;
-#[cfg(not(loom))]
-pub(crate) mod cpu_time;
 #[cfg_attr(loom, path = "../model/current.rs")]
 pub(crate) mod current;
 pub(crate) mod frames;

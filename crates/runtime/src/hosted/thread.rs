@@ -10,7 +10,6 @@ use crate::api::life;
 use crate::carrier::carrier;
 use crate::carrier::clock::NEVER;
 use crate::carrier::quiet::{self, quiet};
-use crate::fiber::cpu_time::Split;
 use crate::fiber::current;
 use crate::fiber::furnish;
 use crate::fiber::header::{FINISHED, FiberRef};
@@ -258,12 +257,6 @@ impl HostedThread {
     /// only the process's first thread has some.
     pub fn time_used(self) -> u64 {
         if self.is_me() { time::own(self.0) } else { time::of(self.0) }
-    }
-
-    /// How the processor time of the calling thread, which this is, is divided: from when a program first asks for
-    /// that of any thread; of the process's first thread, all of it before it created another, too.
-    pub fn time_split(self) -> Split {
-        time::own_split(self.0)
     }
 
     /// Its number in place of the kernel's: of the first thread, the process's.

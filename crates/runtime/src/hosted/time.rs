@@ -5,8 +5,7 @@ use std::sync::atomic::{Ordering, fence};
 use carefree_ground::kernel;
 
 use crate::carrier::carrier::{self, Carrier};
-use crate::carrier::meter::{split, turn_on, used, used_by};
-use crate::fiber::cpu_time::Split;
+use crate::carrier::meter::{turn_on, used, used_by};
 use crate::fiber::header::FiberRef;
 
 /// Has the carrier of the calling fiber measure at once.
@@ -25,21 +24,7 @@ pub(super) fn own(me: FiberRef) -> u64 {
     let carrier = begin_here(me);
     let spent =
         used_by(libc::CLOCK_THREAD_CPUTIME_ID) - carrier.meter.since.load(Ordering::Relaxed);
-    used(me).all.load(Ordering::Relaxed) + spent
-}
-
-/// How what the calling fiber has used is divided, from when that was first asked of some fiber.
-pub(super) fn own_split(me: FiberRef) -> Split {
-    split();
-    let carrier = begin_here(me);
-    let meter = &carrier.meter;
-    let spent = meter.split_spent().unwrap_or_else(|| {
-        // It was entered before this was measured.
-        meter.left();
-        meter.begin(me);
-        Split::default()
-    });
-    used(me).split().and(spent)
+    used(me).load(Ordering::Relaxed) + spent
 }
 
 /// [`own`] of another fiber, which has not ended. (The caller may be a plain thread.)
@@ -51,7 +36,7 @@ pub(super) fn of(fiber: FiberRef) -> u64 {
         let Some(carrier) = (unsafe { place.cast::<Carrier>().as_ref() }) else { return 0 };
         let meter = &carrier.meter;
         let changes = meter.changes.load(Ordering::Acquire);
-        let mut time = used(fiber).all.load(Ordering::Relaxed);
+        let mut time = used(fiber).load(Ordering::Relaxed);
         if meter.fiber.load(Ordering::Relaxed) == fiber.as_ptr() {
             /// The kernel's for a clock of what a thread has used (`linux/posix-timers.h`).
             const THREAD: i32 = 4 | 2;
