@@ -1,4 +1,5 @@
-//! A fiber that computes holds up its own carrier, but not the fibers that wait there.
+//! A carrier that always has something to run holds up none that wait there: for one fiber that computes, other
+//! carriers see to them; between many, it does so itself.
 
 use std::io::{Read, Write};
 use std::mem;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 over_all! {
     a_deadline_ends_a_wait_and_never_early
+    a_peek_loses_nothing_and_a_hand_over_begins_it
     a_wake_up_before_the_wait_is_kept
     a_wake_up_ends_the_wait_under_way
     alternating_wake_ups_all_arrive
@@ -46,6 +47,24 @@ fn hear(driver: &mut Driver) {
     } else {
         assert!(rest(driver, clock::after(PATIENCE)), "the wake-up did not arrive");
     }
+}
+
+fn a_peek_loses_nothing_and_a_hand_over_begins_it(kind: Kind) {
+    let mut bench = Bench::new(kind);
+    let (reader, mut writer) = pipe().unwrap();
+    let mut buffer = [0; 4];
+    bench.start(1, read(&reader, &mut buffer));
+    let mut out = Completions::new();
+    bench.driver.peek(&mut out);
+    assert!(out.is_empty() && bench.driver.pending() == 1);
+    bench.driver.hand_over();
+    writer.write_all(b"data").unwrap();
+    while out.is_empty() {
+        bench.driver.wait(None, &mut out);
+    }
+    assert_eq!((out.len(), out[0].token, out[0].result), (1, 1, 4));
+    bench.driver.peek(&mut out);
+    assert_eq!((out.len(), bench.driver.pending()), (1, 0));
 }
 
 fn a_deadline_ends_a_wait_and_never_early(kind: Kind) {

@@ -297,7 +297,7 @@ impl List {
         None
     }
 
-    /// The waiter for `key`, if no other waits for it and it is the first in the list: as it is as a rule.
+    /// The waiter for `key`, if no other waits for it and it is the first in the list, which is the usual case.
     #[inline(always)]
     pub(crate) fn lone(&self, key: usize) -> Option<FiberRef> {
         work::step();

@@ -307,7 +307,7 @@ fn give_up(me: FiberRef, ticket: Ticket, outcome: Outcome) -> Outcome {
     finish(me)
 }
 
-/// Ends a wait that can be cut short: how that was ended.
+/// Ends a wait that can be cut short. Returns what ended it.
 #[inline(always)]
 fn finish(me: FiberRef) -> Outcome {
     let outcome = me.episode.finish();
