@@ -198,7 +198,17 @@ def ask(target):
     connection.close()
     return body
 
+def work():
+    until = time.thread_time() + (0.1 if unit == "ceremonious" else 0)
+    while time.thread_time() < until:
+        pass
+
 def attend(stream):
+    work()
+    answer(stream)
+    work()
+
+def answer(stream):
     global seen
     answered = 0
     for line in stream.makefile("rb"):
@@ -388,6 +398,20 @@ fn a_server_that_closes_connections_now_and_then_is_measured_and_the_report_says
     let notes = sample["proof"]["notes"].as_array().expect("notes");
     let words = "closes a connection after some number of requests";
     assert!(notes.iter().any(|note| note.as_str().is_some_and(|n| n.contains(words))), "{sample}");
+}
+
+/// Its server works for a tenth of a second when a connection begins, and again when it ends.
+#[test]
+fn what_connections_take_to_begin_and_to_end_is_no_part_of_a_request() {
+    let orders = ["--connections", "3", "--idle", "1"];
+    let Some(run) = Run::start("plain", "", &["ceremonious"], &orders) else { return };
+    let output = end(run.child);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let samples = lines(&output, "sample");
+    let served = &samples[0]["proof"]["served"];
+    let used = served["cpu_ns"].as_u64().expect("processor time");
+    let slowest = served["paced"]["most_ns"].as_u64().expect("a time");
+    assert!(used < 90_000_000 && slowest < 90_000_000, "{served}");
 }
 
 #[test]

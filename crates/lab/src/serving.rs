@@ -181,9 +181,15 @@ pub(crate) fn load(
     client.close(first, connections)?;
     settle(look, go_on)?;
     // Whatever compiles or grows under load does so now.
-    let rushed = client.rush(connections, time / 2)?;
+    let mut busy = client.hold(connections, connections)?;
+    let rushed = client.rush(&mut busy, time / 2)?;
+    // The end of those connections and the start of others, such as a thread for each, are not what a
+    // request costs.
+    client.close(busy, connections)?;
+    let mut open = client.hold(connections, connections)?;
+    settle(look, go_on)?;
     let before = look.processor_time();
-    let paced = client.pace(connections, rate, time)?;
+    let paced = client.pace(&mut open, rate, time)?;
     let used = before.and_then(|before| look.processor_time()?.checked_sub(before));
     let cpu_ns = used.map(|used| u64::try_from(used.as_nanos()).unwrap_or(u64::MAX));
     let backend_answered = load.check(client.made())?;

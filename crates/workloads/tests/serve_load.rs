@@ -64,7 +64,9 @@ fn a_request_waits_from_when_it_was_due_though_no_connection_is_free() {
             answer(stream, &answer_to(&target));
         }
     });
-    let paced = Client::new(port, &answer_to, &go_on).pace(1, 100, TIME * 2).expect("answers");
+    let mut client = Client::new(port, &answer_to, &go_on);
+    let mut one = client.connect(1).expect("a connection");
+    let paced = client.pace(&mut one, 100, TIME * 2).expect("answers");
     assert_eq!(paced.requests, 10);
     // The tenth was due after 90 ms: all have waited for 310 ms or more, though nine of them were
     // under way for no time at all.
@@ -87,7 +89,8 @@ fn answers_that_are_lost_mixed_up_or_made_up_are_failures() {
     });
     let mut client = Client::new(made_up, &answer_to, &go_on);
     let _first = client.hold(1, 1).expect("the first one is right");
-    let wrong = complaint(client.pace(2, 100, TIME));
+    let mut others = client.connect(2).expect("connections");
+    let wrong = complaint(client.pace(&mut others, 100, TIME));
     assert!(wrong.contains("was answered by \"carefree /1\\n\""), "{wrong}");
 
     let talkative = server(|stream| {
@@ -96,7 +99,9 @@ fn answers_that_are_lost_mixed_up_or_made_up_are_failures() {
             answer(stream, &answer_to(&target));
         }
     });
-    let talked = complaint(Client::new(talkative, &answer_to, &go_on).rush(2, TIME));
+    let mut client = Client::new(talkative, &answer_to, &go_on);
+    let mut two = client.connect(2).expect("connections");
+    let talked = complaint(client.rush(&mut two, TIME));
     // The second answer comes with the first, or in place of the next.
     let told = ["more than the answers", "was answered by"];
     assert!(told.iter().any(|words| talked.contains(words)), "{talked}");
@@ -136,11 +141,13 @@ fn a_server_may_close_a_connection_that_it_has_kept_for_long_if_it_says_so() {
         client.ask(&mut first).expect("an answer");
     }
     assert_eq!((client.made(), client.closed()), (251, 2));
-    let paced = client.pace(1, 4_000, TIME).expect("answers");
+    let mut other = client.connect(1).expect("a connection");
+    let paced = client.pace(&mut other, 4_000, TIME).expect("answers");
     assert_eq!((paced.requests, client.closed()), (200, 4));
 
     let mut client = Client::new(closing_after(49), &answer_to, &go_on);
-    let early = complaint(client.rush(1, Duration::from_secs(5)));
+    let mut one = client.connect(1).expect("a connection");
+    let early = complaint(client.rush(&mut one, Duration::from_secs(5)));
     assert!(early.contains("answer 49 of a connection was its last"), "{early}");
     assert!(early.contains("to be kept for 50 requests"), "{early}");
 }
@@ -154,6 +161,8 @@ fn a_load_that_is_to_end_ends() {
         true => Err(Failure::new("that is enough")),
         false => Ok(()),
     };
-    let ended = complaint(Client::new(silent, &answer_to, &go_on).pace(2, 100, TIME));
+    let mut client = Client::new(silent, &answer_to, &go_on);
+    let mut two = client.connect(2).expect("connections");
+    let ended = complaint(client.pace(&mut two, 100, TIME));
     assert_eq!(ended, "that is enough");
 }

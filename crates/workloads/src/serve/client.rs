@@ -117,6 +117,14 @@ impl<'a> Client<'a> {
         self.closed
     }
 
+    /// Opens connections that stay open. The server may not know of all of them yet.
+    ///
+    /// # Errors
+    /// When one of them cannot be had.
+    pub fn connect(&self, connections: u64) -> Result<Open, Failure> {
+        Ok(Open((0..connections).map(|_| self.open()).collect::<Result<_, _>>()?))
+    }
+
     /// Opens connections that stay open, and uses each once, so that the server has them all; at most
     /// `at_once` requests are under way.
     ///
@@ -126,9 +134,7 @@ impl<'a> Client<'a> {
         let mut open = Open(Vec::new());
         while (open.0.len() as u64) < connections {
             let missing = connections - open.0.len() as u64;
-            let mut some = Open(
-                (0..missing.min(at_once.max(1))).map(|_| self.open()).collect::<Result<_, _>>()?,
-            );
+            let mut some = self.connect(missing.min(at_once.max(1)))?;
             self.ask(&mut some)?;
             open.0.append(&mut some.0);
         }
@@ -174,24 +180,24 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Makes requests over so many connections for so long, each as soon as the one before it on its
+    /// Makes requests over these connections for so long, each as soon as the one before it on its
     /// connection has been answered.
     ///
     /// # Errors
     /// When one of them is not answered as it should be.
-    pub fn rush(&mut self, connections: u64, time: Duration) -> Result<Rushed, Failure> {
-        let (done, time) = self.drive(connections, Pace::For(time))?;
+    pub fn rush(&mut self, open: &mut Open, time: Duration) -> Result<Rushed, Failure> {
+        let (done, time) = self.drive(open, Pace::For(time))?;
         Ok(Rushed { requests: done.len() as u64, ns: ns(time) })
     }
 
-    /// Makes `rate` requests a second for so long, over no more than so many connections.
+    /// Makes `rate` requests a second for so long, over these connections.
     ///
     /// # Errors
     /// When one of them is not answered as it should be, or some seconds late.
-    pub fn pace(&mut self, connections: u64, rate: u64, time: Duration) -> Result<Paced, Failure> {
+    pub fn pace(&mut self, open: &mut Open, rate: u64, time: Duration) -> Result<Paced, Failure> {
         // Far below 2^64: a rate of some thousands, for some seconds.
         let requests = (u128::from(rate) * time.as_nanos()).div_ceil(1_000_000_000) as u64;
-        let (done, time) = self.drive(connections, Pace::Rate(rate, requests))?;
+        let (done, time) = self.drive(open, Pace::Rate(rate, requests))?;
         let mut latencies: Vec<u64> = done.iter().map(|done| ns(done.latency)).collect();
         let mut late: Vec<u64> = done.iter().map(|done| ns(done.late)).collect();
         latencies.sort_unstable();
@@ -229,11 +235,10 @@ impl<'a> Client<'a> {
     }
 
     /// Makes requests at a pace until all are answered: what became of each, and how long it took.
-    fn drive(&mut self, count: u64, pace: Pace) -> Result<(Vec<Done>, Duration), Failure> {
+    fn drive(&mut self, open: &mut Open, pace: Pace) -> Result<(Vec<Done>, Duration), Failure> {
         // Else the kernel wakes it up to 50 microseconds late. It cannot fail for a time above zero.
         let _ = set_timerslack(1);
-        let mut connections: Vec<Connection> =
-            (0..count).map(|_| self.open()).collect::<Result<_, _>>()?;
+        let connections = &mut open.0;
         let start = Instant::now();
         // Those that are free, the one that has been free for longest first.
         let mut free: VecDeque<(usize, Instant)> =
@@ -278,7 +283,7 @@ impl<'a> Client<'a> {
                 true => next.saturating_duration_since(now).min(LOOK_UP),
                 false => LOOK_UP,
             };
-            for at in readable(&connections, until)? {
+            for at in readable(connections, until)? {
                 if connections[at].answered()?.is_some() {
                     let now = Instant::now();
                     let (since, late) = under_way[at];

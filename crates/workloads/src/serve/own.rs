@@ -122,9 +122,10 @@ mod tests {
             client.ask(&mut idle).expect("twenty answers");
             assert_eq!(client.made(), 40);
             let time = Duration::from_millis(100);
-            let rushed = client.rush(4, time).expect("answers");
+            let mut busy = client.connect(4).expect("four connections");
+            let rushed = client.rush(&mut busy, time).expect("answers");
             assert!(rushed.requests >= 4 && rushed.ns >= 100_000_000, "{rushed:?}");
-            let paced = client.pace(4, 200, time).expect("answers");
+            let paced = client.pace(&mut busy, 200, time).expect("answers");
             assert_eq!(paced.requests, 20);
             // The last one is due after 95 ms.
             assert!(paced.ns >= 95_000_000, "{paced:?}");
@@ -145,7 +146,7 @@ mod tests {
             let mut client = Client::new(port, &answer, &go_on);
             let mut open = client.hold(8, 8).expect("eight connections");
             client.ask(&mut open).expect("eight answers");
-            let paced = client.pace(8, 100, Duration::from_millis(100)).expect("answers");
+            let paced = client.pace(&mut open, 100, Duration::from_millis(100)).expect("answers");
             assert!(paced.p50_ns >= 20_000_000, "{paced:?}");
             let tally = backend.tally();
             assert_eq!((tally.answered, client.made(), tally.failed), (26, 26, 0));
