@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
+use carefree_lab::printable;
 use carefree_lab::run::Progress;
 use carefree_lab::targets::Waiting;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -43,7 +44,7 @@ impl Bar {
     pub(crate) fn say(&mut self, what: String) {
         match self {
             Bar::Drawn(bar) => {
-                bar.set_message(what);
+                set_message(bar, &what);
                 bar.tick();
             }
             Bar::Told { .. } => self.tell(&what),
@@ -57,7 +58,7 @@ impl Bar {
             Bar::Drawn(bar) => {
                 bar.set_length(*total as u64);
                 bar.set_position(*done as u64);
-                bar.set_message(waited_for(names));
+                set_message(bar, &waited_for(names));
                 bar.tick();
             }
             Bar::Told { last, .. } if *longest >= SILENCE && last.elapsed() >= SILENCE => {
@@ -96,7 +97,7 @@ impl Bar {
                 bar.set_length(total as u64);
                 bar.set_position(done as u64);
                 match next {
-                    Some(trial) => bar.set_message(trial.to_string()),
+                    Some(trial) => set_message(bar, &trial.to_string()),
                     None => bar.finish_and_clear(),
                 }
             }
@@ -114,7 +115,7 @@ impl Bar {
             Bar::Drawn(bar) => {
                 bar.set_length(all as u64);
                 bar.set_position(done as u64);
-                bar.set_message(what);
+                set_message(bar, &what);
             }
             Bar::Told { .. } => self.tell(&format!("{done} of {all} tasks done; now {what}")),
         }
@@ -147,6 +148,11 @@ fn waited_for(names: &[String]) -> String {
     }
 }
 
+/// Shows a text, which may have a target's title in it.
+fn set_message(bar: &ProgressBar, what: &str) {
+    bar.set_message(printable::line(what).into_owned());
+}
+
 fn set_style(bar: &ProgressBar, template: &str) {
     // The templates are ours and right; a bar in the wrong style is still a bar.
     if let Ok(style) = ProgressStyle::with_template(template) {
@@ -175,6 +181,13 @@ mod tests {
         let said = |ms| spoken(Duration::from_millis(ms));
         assert_eq!(["0 ms", "730 ms", "4.2 s", "9 s"], [0, 730, 4_250, 9_000].map(said)[..]);
         assert_eq!(["50 s", "2 min 5 s"], [50_999, 125_000].map(said)[..]);
+    }
+
+    #[test]
+    fn a_title_is_no_order_to_the_terminal() {
+        let bar = ProgressBar::hidden();
+        set_message(&bar, "making \u{1b}[2J ready");
+        assert_eq!(bar.message(), "making \\u{1b}[2J ready");
     }
 
     #[test]

@@ -168,6 +168,32 @@ fn builds_that_are_variants_are_known_by_their_versions() {
 }
 
 #[test]
+fn what_a_target_says_is_no_order_to_the_terminal() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = r#"schema = 1
+name = "evil"
+title = "\u001b[2JEvil"
+package = "apt install \u001b]0;title\u0007"
+[find]
+path = ["no-such-program"]
+version = ["{runtime}"]
+[programs.units]
+workloads = ["alloc"]
+run = ["{runtime}"]
+[units.thread]
+role = "thread"
+what = "a thread"
+"#;
+    std::fs::create_dir(folder.path().join("evil")).expect("made");
+    std::fs::write(folder.path().join("evil/target.toml"), text).expect("written");
+    let output = run(["doctor", "--targets", folder.path().to_str().expect("text")]);
+    let said = stdout(&output);
+    assert!(said.contains("[2JEvil: not found"), "{said}");
+    assert!(said.contains("]0;title"), "{said}");
+    assert!(!said.chars().any(|c| c.is_control() && c != '\n'), "{said:?}");
+}
+
+#[test]
 fn ones_own_targets_are_looked_for_too() {
     let folder = tempfile::tempdir().expect("a folder");
     let target = |name: &str, find: &str| {

@@ -1,5 +1,6 @@
 //! The doctor's findings as text and JSON.
 
+use carefree_lab::printable;
 use serde::Serialize;
 
 use super::checks::{Check, Verdict};
@@ -19,12 +20,14 @@ pub(super) fn text(headline: &str, found: &[Check], colour: bool) -> String {
             Verdict::Note => paint("33", "note"),
             Verdict::Bad => paint("31", "bad "),
         };
-        report += &format!("\n{mark}  {}: {}\n", check.name, check.value);
+        // A target's title is its author's.
+        let told = format!("{}: {}", check.name, check.value);
+        report += &format!("\n{mark}  {}\n", printable::line(&told));
         let reason = check.reason.as_ref().map(|reason| format!("Because {reason}."));
         let advice = check.advice.as_ref().map(|advice| format!("To change it: {advice}."));
         for part in [reason, Some(check.meaning.clone()), advice].into_iter().flatten() {
             for line in wrap(&part) {
-                report += &format!("      {line}\n");
+                report += &format!("      {}\n", printable::line(&line));
             }
         }
     }
