@@ -8,21 +8,27 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use browser::Browser;
+use carefree_lab::compare::Comparison;
 use carefree_lab::env::Environment;
 use carefree_lab::record::{self, Failed, Parameters, Reading, Record, RunFacts, Subject};
-use carefree_lab::report::{Format, render_all};
+use carefree_lab::report::{Format, comparison, render_all};
 use serde_json::json;
 
 /// A record with samples, of a runtime that the published ones do not have, and with a failure
 /// that would break the page if it could.
 fn mine(started: &str) -> Record {
+    mine_of("1.19.8", started, 1.0)
+}
+
+/// The same of this version, with so many times the figures.
+fn mine_of(version: &str, started: &str, factor: f64) -> Record {
     let mut samples = Vec::new();
     for (unit, time) in [("goroutine", 900.0), ("locked", 42_000.0)] {
         for position in 0..9_u32 {
-            let time = time * (1.0 + f64::from(position) / 100.0);
+            let time = factor * time * (1.0 + f64::from(position) / 100.0);
             samples.push(Reading {
                 subject: Subject::new(
-                    ["go", "1.19.8", unit, "alloc"],
+                    ["go", version, unit, "alloc"],
                     Parameters::of([("units", 10_000)]),
                 ),
                 run: started.into(),
@@ -270,6 +276,20 @@ fn the_page_works_in_a_browser() {
     browser.run("document.querySelector('#choice input[value=go]').click()");
     let left = json!([["kind=backend", "python thread"], ["kind=plain", "python thread"]]);
     assert_eq!(browser.run(rows), left);
+
+    // What became of a figure is the last column: it is on the screen, however long versions are.
+    let desk = json!({"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": false});
+    browser.devtools("Emulation.setDeviceMetricsOverride", &desk);
+    let side = |version: &str, factor: f64| mine_of(version, "2026-02-02T12:00:00Z", factor);
+    let sides = [side("1.19.8 (golang:bullseye)", 1.0), side("1.26.8 (golang:experimental)", 2.0)];
+    let [old, new] = &sides;
+    let compared = Comparison::new(std::slice::from_ref(old), std::slice::from_ref(new));
+    let compared = comparison(&compared, Format::Html, false).expect("a page");
+    fs::write(&page, compared).expect("written");
+    browser.open(&page);
+    let wide = "return [...document.querySelectorAll('.scroll')]\
+                .filter(box => box.scrollWidth > box.clientWidth).length";
+    assert_eq!(browser.run(wide), json!(0));
 
     assert_eq!(browser.complaints(), json!([]));
 }
