@@ -308,6 +308,7 @@ impl Watch<'_> {
                         ended = Some(Instant::now());
                     }
                     match ended {
+                        Some(_) if is_answer(&last) => return Ok(last),
                         Some(ended) if ended.elapsed() >= HELD_OPEN => return Ok(last),
                         _ => continue,
                     }
@@ -321,7 +322,7 @@ impl Watch<'_> {
                 Err(_) if line.trim().is_empty() => {}
                 Err(_) => {
                     // An answer is the last word, whatever a runtime prints on its way out.
-                    if serde_json::from_str::<Answer>(&last).is_err() {
+                    if !is_answer(&last) {
                         last = line;
                     }
                 }
@@ -474,6 +475,10 @@ pub(crate) fn await_end<T, E>(
         thread::sleep(pause);
         pause = (pause * 2).min(most);
     }
+}
+
+fn is_answer(line: &str) -> bool {
+    serde_json::from_str::<Answer>(line).is_ok()
 }
 
 /// Lets a stopped program go on. One that is gone is found out elsewhere.

@@ -61,16 +61,20 @@ fn each_way_to_fail_is_named_and_stops_no_other_unit() {
     assert!(started.elapsed() < LONG);
 }
 
+/// One of them in a session of its own, which is ended last.
 #[test]
 fn a_process_that_is_left_behind_holds_nothing_up_and_is_ended() {
-    let started = Instant::now();
-    let fake = Fake::new();
-    let outcome = fake.run(&["leaver"], 2, LONG);
-    assert_eq!(outcome.taken.len(), 2, "{:?}", outcome.failed);
-    assert!(started.elapsed() < LONG, "its output was waited for");
-    let left = fs::read_to_string(fake.at("targets/fake/program.sh.left"))
-        .or_else(|_| fs::read_to_string(fake.at("cache/targets/fake/program.sh.left")));
-    assert_is_gone(left.expect("it ran").trim());
+    for unit in ["leaver", "runaway"] {
+        let started = Instant::now();
+        let fake = Fake::new();
+        let outcome = fake.run(&[unit], 4, LONG);
+        assert_eq!(outcome.taken.len(), 4, "{:?}", outcome.failed);
+        // Output that nothing is to come from any more is waited for ten seconds.
+        assert!(started.elapsed() < LONG / 2, "the output of {unit} was waited for");
+        let left = fs::read_to_string(fake.at("targets/fake/program.sh.left"))
+            .or_else(|_| fs::read_to_string(fake.at("cache/targets/fake/program.sh.left")));
+        assert_is_gone(left.expect("it ran").trim());
+    }
 }
 
 #[test]
