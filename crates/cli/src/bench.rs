@@ -10,6 +10,7 @@ use std::io::{self, IsTerminal};
 use std::process::{self, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Error, anyhow};
@@ -116,6 +117,7 @@ pub(crate) fn take(orders: &Bench) -> Result<Finished, (u8, Error)> {
     let mut plan = plan(orders, &sizes, field.kinds.clone());
     let environment =
         Environment { machine: orders.fleet.machine.clone(), ..Environment::capture() };
+    let captured = Instant::now();
     let begun = RunFacts {
         seed: plan.seed,
         samples: plan.samples,
@@ -170,6 +172,10 @@ pub(crate) fn take(orders: &Bench) -> Result<Finished, (u8, Error)> {
         },
     }
     .run(&plan);
+    if !outcome.taken.is_empty() {
+        // Samples are known by the second in which their run began: the next one is to have another.
+        thread::sleep(Duration::from_secs(1).saturating_sub(captured.elapsed()));
+    }
     outcome.failed.extend(field.failed);
     let left_out = left_out(&outcome.left_out);
     let notes = field.notes.into_iter().chain(left_out).chain(cut(&plan, &outcome.cut)).collect();

@@ -404,6 +404,21 @@ fn what_was_measured_is_kept_and_used_again() {
     }
 }
 
+/// Or a history would have one point of both, and a comparison the same samples on both sides.
+#[test]
+fn two_runs_of_a_moment_do_not_begin_in_the_same_second() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let records = folder.path().display().to_string();
+    let orders = ["switch", "--unit", "coroutine", "--record", &records, "--format", "json"];
+    let starts: Vec<String> = (0..4)
+        .map(|_| {
+            let record = json(stdout(&small(&[&orders[..], &["--force"]].concat())));
+            record["sample"][0]["run"].as_str().expect("a time").to_owned()
+        })
+        .collect();
+    assert!(starts.windows(2).all(|pair| pair[0] != pair[1]), "{starts:?}");
+}
+
 #[test]
 fn a_run_that_was_broken_off_is_taken_up() {
     let folder = tempfile::tempdir().expect("a folder");
