@@ -199,7 +199,7 @@ def ask(target):
     return body
 
 def work():
-    until = time.thread_time() + (0.1 if unit == "ceremonious" else 0)
+    until = time.thread_time() + (0.3 if unit == "ceremonious" else 0)
     while time.thread_time() < until:
         pass
 
@@ -400,7 +400,7 @@ fn a_server_that_closes_connections_now_and_then_is_measured_and_the_report_says
     assert!(notes.iter().any(|note| note.as_str().is_some_and(|n| n.contains(words))), "{sample}");
 }
 
-/// Its server works for a tenth of a second when a connection begins, and again when it ends.
+/// Its server works for .3 s when a connection begins, and again when it ends.
 #[test]
 fn what_connections_take_to_begin_and_to_end_is_no_part_of_a_request() {
     let orders = ["--connections", "3", "--idle", "1"];
@@ -411,7 +411,7 @@ fn what_connections_take_to_begin_and_to_end_is_no_part_of_a_request() {
     let served = &samples[0]["proof"]["served"];
     let used = served["cpu_ns"].as_u64().expect("processor time");
     let slowest = served["paced"]["most_ns"].as_u64().expect("a time");
-    assert!(used < 90_000_000 && slowest < 90_000_000, "{served}");
+    assert!(used < 280_000_000 && slowest < 280_000_000, "{served}");
 }
 
 #[test]
