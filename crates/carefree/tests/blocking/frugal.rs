@@ -5,10 +5,10 @@ use std::ffi::c_long;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use carefree_reactor::faults;
 use carefree_testing::again;
@@ -160,12 +160,58 @@ fn count_call(number: c_long, _: &mut [usize; 6]) -> Option<i32> {
 /// wakes no other carrier for a request that it answers itself.
 #[test]
 fn a_request_after_a_pause_takes_one_call_of_its_carrier() {
-    const HOOKS: &faults::Hooks = &faults::Hooks { call: count_call, ..faults::Hooks::NONE };
     const REQUESTS: usize = 200;
     if !is_alone("a_request_after_a_pause_takes_one_call_of_its_carrier") {
         return;
     }
     let runtime = carefree::Runtime::builder().carriers(2).build().unwrap();
+    let (waits, wakes) = calls_for(&runtime, REQUESTS);
+    assert!(waits < REQUESTS * 3 / 2, "{waits} calls");
+    assert!(wakes < REQUESTS / 4, "{wakes} wake-ups");
+}
+
+/// So it is beside a fiber that waits in libc for a line, and has its carrier to itself: as the first thread of a
+/// program does under `carefree run` that goes on until its input ends.
+#[test]
+fn a_carrier_that_a_fiber_keeps_asleep_is_no_reason_to_wake_another() {
+    const REQUESTS: usize = 200;
+    if !is_alone("a_carrier_that_a_fiber_keeps_asleep_is_no_reason_to_wake_another") {
+        return;
+    }
+    let runtime = carefree::Runtime::builder().carriers(2).build().unwrap();
+    let (input, line) = std::io::pipe().unwrap();
+    let reader = runtime.spawn(move || {
+        let mut text = [0; 8];
+        // SAFETY: a file of this fiber's, which the stream is to close; and room for a line.
+        unsafe {
+            let stream = libc::fdopen(input.into_raw_fd(), c"r".as_ptr());
+            assert!(libc::fgets(text.as_mut_ptr(), 8, stream).is_null());
+            libc::fclose(stream);
+        }
+    });
+    // Two that compute need a third carrier.
+    let busy: Vec<_> = (0..2)
+        .map(|_| {
+            runtime.spawn(|| {
+                let begun = Instant::now();
+                while begun.elapsed() < Duration::from_millis(200) {
+                    std::hint::spin_loop();
+                }
+            })
+        })
+        .collect();
+    busy.into_iter().for_each(|busy| busy.join().unwrap());
+    std::thread::sleep(Duration::from_millis(100));
+    let (waits, wakes) = calls_for(&runtime, REQUESTS);
+    assert!(waits < REQUESTS * 3 / 2, "{waits} calls");
+    assert!(wakes < REQUESTS / 4, "{wakes} wake-ups");
+    drop(line);
+    reader.join().unwrap();
+}
+
+/// How many of [`CALLS`] a server makes on `runtime` for so many requests, each after a pause.
+fn calls_for(runtime: &carefree::Runtime, requests: usize) -> (usize, usize) {
+    const HOOKS: &faults::Hooks = &faults::Hooks { call: count_call, ..faults::Hooks::NONE };
     let mut clients = Vec::new();
     for _ in 0..8 {
         let (client, mut server) = UnixStream::pair().unwrap();
@@ -188,10 +234,8 @@ fn a_request_after_a_pause_takes_one_call_of_its_carrier() {
     };
     (0..16).for_each(&mut ask);
     faults::install(HOOKS);
-    (0..REQUESTS).for_each(&mut ask);
+    (0..requests).for_each(&mut ask);
     let [waits, wakes] = CALLS.each_ref().map(|count| count.load(Ordering::Relaxed));
-    println!("{waits} waits and {wakes} wake-ups for {REQUESTS} requests");
-    assert!(waits < REQUESTS * 3 / 2, "{waits} calls");
-    assert!(wakes < REQUESTS / 4, "{wakes} wake-ups");
-    drop(clients);
+    println!("{waits} waits and {wakes} wake-ups for {requests} requests");
+    (waits, wakes)
 }

@@ -158,6 +158,8 @@ pub(crate) struct Carrier {
     pub(crate) cpu_time: AtomicU64,
     /// For the monitor: whether a fiber kept it at the last look.
     pub(crate) is_kept: AtomicBool,
+    /// The processor time of its thread at the last look that found it kept again.
+    pub(crate) time_kept: AtomicU64,
     /// For the monitor: how many it had spawned at the last look.
     pub(crate) spawned_before: AtomicU64,
     /// For the monitor: looks in a row that saw no switch, but more fibers spawned.
@@ -386,6 +388,7 @@ impl Carrier {
             looked_at: AtomicU64::new(0),
             cpu_time: AtomicU64::new(0),
             is_kept: AtomicBool::new(false),
+            time_kept: AtomicU64::new(0),
             spawned_before: AtomicU64::new(0),
             looks_spawning: AtomicU32::new(0),
             queue: Queue::new(),

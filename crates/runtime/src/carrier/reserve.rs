@@ -29,7 +29,7 @@ impl Carrier {
         // the timers before they sleep, but none may be left of these.
         let more = || runtime.has_submissions() || runtime.has_unkept_timer();
         let (retired, sleeper) = if self.is_empty() {
-            runtime.sleepers.retire(self.index, runtime.wanted(), more)
+            runtime.sleepers.retire(self.index, runtime.wanted(), self.kept_others(), more)
         } else {
             (false, None)
         };

@@ -25,6 +25,7 @@ use crate::fiber::furnish;
 use crate::fiber::header::FiberRef;
 use crate::protocol::injector::Injector;
 use crate::protocol::parcel::Answer;
+use crate::protocol::sleepers::Kept;
 use crate::protocol::sync::{AtomicBool, Ordering, clock, give_way, pause};
 
 /// For how many waits whose deadlines have passed a carrier keeps memory.
@@ -204,14 +205,14 @@ impl Carrier {
             self.fire_timers();
             // Where it may run other fibers than those of its operations, it looks after these first.
             let may_find_others = self.is_empty()
-                && (sleepers.some_other_is_up()
+                && (sleepers.some_other_is_up(runtime.kept())
                     || self.others_have_fibers()
                     || runtime.has_submissions());
             // SAFETY: this is the carrier's own context.
             unsafe { if may_find_others { self.poll() } else { self.peek() } };
             let found = self.find_here().or_else(|| self.steal());
             if found.is_some() || runtime.has_stopped() {
-                runtime.wake(sleepers.found(|| runtime.has_submissions()));
+                runtime.wake(sleepers.found(self.kept_others(), || runtime.has_submissions()));
                 // What became ready together was left to this search.
                 if self.own_tls && !self.queue.is_empty() {
                     self.announce();
@@ -220,7 +221,7 @@ impl Carrier {
                 unsafe { self.hand_over() };
                 return found;
             }
-            if (is_calm || !sleepers.some_other_is_up()) && self.retire() {
+            if (is_calm || !sleepers.some_other_is_up(runtime.kept())) && self.retire() {
                 if !self.wait_in_reserve() {
                     return None;
                 }
@@ -232,7 +233,7 @@ impl Carrier {
             let left_alone = || !self.others_have_fibers() || sleepers.some_doze();
             // While other carriers run, it pays to look again; and the fence of lying down would interrupt
             // them. One that searches may just have been given fibers, and be about to run.
-            if (is_calm || !sleepers.some_other_is_up()) && left_alone() {
+            if (is_calm || !sleepers.some_other_is_up(runtime.kept())) && left_alone() {
                 let rest = sleepers.lie_down(self.index);
                 if !self.something_came() && left_alone() {
                     self.sleeps.store(true, Ordering::SeqCst);
@@ -283,7 +284,13 @@ impl Carrier {
 
     /// Whether fibers wait at other carriers, for however short a time.
     fn others_have_fibers(&self) -> bool {
-        self.own_tls && self.runtime().carriers.iter().any(|c| !c.queue.is_empty())
+        let has_some = |other: &Carrier| !ptr::eq(other, self) && !other.queue.is_empty();
+        self.own_tls && self.runtime().carriers.iter().any(has_some)
+    }
+
+    /// What the end of a search asks about others that are kept.
+    pub(crate) fn kept_others(&self) -> Kept<impl FnOnce() -> bool> {
+        Kept { about: self.runtime().kept(), left_something: || self.others_have_fibers() }
     }
 
     /// Dozes. Returns false if the carrier was woken before the end.

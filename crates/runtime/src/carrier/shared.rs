@@ -309,7 +309,13 @@ impl Shared {
 
     /// How many carriers there should be: as many as at first, and one for each that a fiber keeps.
     pub(crate) fn wanted(&self) -> u32 {
-        self.carriers.base() as u32 + self.stuck.load(Ordering::Relaxed)
+        self.carriers.base() as u32 + self.kept()
+    }
+
+    /// How many carriers fibers keep, by the monitor's last look.
+    #[inline]
+    pub(crate) fn kept(&self) -> u32 {
+        self.stuck.load(Ordering::Relaxed)
     }
 
     /// Whether there have been more carriers than wanted for a while. One that goes leaves to the others what

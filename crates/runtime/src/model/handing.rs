@@ -10,7 +10,7 @@ use crate::carrier::handover::Handover;
 use crate::carrier::policy::Place;
 use crate::carrier::queue::Queue;
 use crate::fiber::header::FiberRef;
-use crate::protocol::sleepers::Sleepers;
+use crate::protocol::sleepers::{Kept, Sleepers};
 use crate::protocol::sync::{AtomicUsize, Ordering};
 
 /// Two carriers, of which the first has a queue with fibers.
@@ -83,7 +83,7 @@ impl Carriers {
             let before = ended.ran.len();
             self.handover.take(|fiber| ended.ran.push(fiber));
             if ended.ran.len() > before {
-                self.wake(self.sleepers.found(|| !self.handover.is_empty()));
+                self.wake(self.sleepers.found(Kept::NONE, || !self.handover.is_empty()));
                 self.sleepers.search();
                 continue;
             }
@@ -163,7 +163,7 @@ fn what_a_carrier_leaves_as_it_retires_wakes_one() {
             retires.sleepers.search();
             retires.handover.put(|| retires.pop());
             let more = || !retires.handover.is_empty();
-            let (retired, sleeper) = retires.sleepers.retire(0, 1, more);
+            let (retired, sleeper) = retires.sleepers.retire(0, 1, Kept::NONE, more);
             assert!(retired);
             retires.wake(sleeper);
         });

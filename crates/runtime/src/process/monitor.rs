@@ -187,7 +187,7 @@ fn all_sleep() -> bool {
     let mut all = true;
     runtimes::for_each(|runtime| {
         let rests = || runtime.all_sleep() && runtime.sleepers.active() <= runtime.wanted();
-        all &= runtime.has_stopped() || rests() && runtime.stuck.load(Ordering::Relaxed) == 0;
+        all &= runtime.has_stopped() || rests() && runtime.kept() == 0;
     });
     all
 }
@@ -318,7 +318,12 @@ fn is_stuck(runtime: &Shared, carrier: &Carrier, first: bool) -> bool {
         carrier.cpu_time.store(time, Ordering::Relaxed);
         return false;
     }
-    time >= carrier.cpu_time.load(Ordering::Relaxed) + SOME || !waits_for_a_processor(thread)
+    // As at the last look.
+    let has_rested = carrier.is_kept.load(Ordering::Relaxed)
+        && carrier.time_kept.swap(time, Ordering::Relaxed) == time;
+    has_rested
+        || time >= carrier.cpu_time.load(Ordering::Relaxed) + SOME
+        || !waits_for_a_processor(thread)
 }
 
 /// Whether a thread could run, and perhaps does.

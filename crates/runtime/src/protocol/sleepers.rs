@@ -70,6 +70,15 @@
 //! something: the last searcher hands on. So what was left to it is seen to by another that is down; and
 //! if none is down, all that are active run.
 //!
+//! # Carriers that are kept
+//!
+//! Where a fiber waits in a call that is not seen, its carrier counts as one that runs, for as long as that takes. To the
+//! others it would seem that it may always have left something to the search that ends, and each search would wake
+//! another carrier in vain. So where none runs but such carriers, the last searcher S makes a heavy fence instead, after
+//! it has ended its search by `searching -= 1`, and looks at all queues. Order that fence with the light one of P, which
+//! may have gone on and queued a fiber. If P's comes first, S sees the fiber in P's queue and hands on. If S's comes first,
+//! P sees no search. How many are kept is an estimate that decides only which way is cheaper.
+//!
 //! # Counts
 //!
 //! A carrier is counted as down from before its bit is set until it is up again, and as searching until the
@@ -106,6 +115,19 @@ impl Down {
     fn all(self) -> u64 {
         self.dozing() + self.asleep()
     }
+}
+
+/// Carriers that fibers keep.
+pub(crate) struct Kept<F> {
+    /// How many: an estimate.
+    pub(crate) about: u32,
+    /// Whether fibers wait at carriers other than the caller.
+    pub(crate) left_something: F,
+}
+
+#[cfg(all(test, loom))]
+impl Kept<fn() -> bool> {
+    pub(crate) const NONE: Self = Kept { about: 0, left_something: || false };
 }
 
 /// A carrier's time down, which [`wake_up`](Sleepers::wake_up) ends.
@@ -179,13 +201,14 @@ impl Sleepers {
         &self,
         carrier: usize,
         most: u32,
+        kept: Kept<impl FnOnce() -> bool>,
         more: impl FnOnce() -> bool,
     ) -> (bool, Option<usize>) {
         let less = |active: u64| (active as u32 > most).then(|| active - 1);
         if self.active.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_err() {
             return (false, None);
         }
-        let sleeper = self.ended_search(0, more);
+        let sleeper = self.ended_search(0, kept, more);
         self.reserve.insert(carrier);
         fence(Ordering::SeqCst);
         (true, sleeper)
@@ -308,20 +331,40 @@ impl Sleepers {
     /// A searching carrier has found a fiber and runs it; `more` says whether something waits that any
     /// carrier could take. Returns a carrier to wake, if any: the last searcher hands the search on.
     #[must_use]
-    pub(crate) fn found(&self, more: impl FnOnce() -> bool) -> Option<usize> {
-        self.ended_search(1, more)
+    pub(crate) fn found(
+        &self,
+        kept: Kept<impl FnOnce() -> bool>,
+        more: impl FnOnce() -> bool,
+    ) -> Option<usize> {
+        self.ended_search(1, kept, more)
     }
 
     /// A search has ended; of the active carriers so many are the caller.
-    fn ended_search(&self, caller: u32, more: impl FnOnce() -> bool) -> Option<usize> {
+    fn ended_search(
+        &self,
+        caller: u32,
+        kept: Kept<impl FnOnce() -> bool>,
+        more: impl FnOnce() -> bool,
+    ) -> Option<usize> {
         if self.searching.fetch_sub(1, Ordering::SeqCst) != 1 {
             return None;
         }
         let down = self.down();
-        // A carrier that ran meanwhile may have queued a fiber, and left it to this search.
-        let others_ran = down.all() + u64::from(caller) < u64::from(self.active());
+        let others = u64::from(self.active()).saturating_sub(down.all() + u64::from(caller));
         fence(Ordering::SeqCst);
-        if others_ran && down.dozing() == 0 || more() { self.claim() } else { None }
+        // A carrier that ran meanwhile may have queued a fiber, and left it to this search.
+        let may_be_left = || match others {
+            0 => false,
+            // See "Carriers that are kept".
+            _ if others <= kept.about.into() => {
+                down.asleep() != 0 && {
+                    heavy();
+                    (kept.left_something)()
+                }
+            }
+            _ => true,
+        };
+        if down.dozing() == 0 && may_be_left() || more() { self.claim() } else { None }
     }
 
     /// Whether a carrier searches.
@@ -329,11 +372,11 @@ impl Sleepers {
         self.searching.load(Ordering::SeqCst) != 0
     }
 
-    /// Whether a carrier runs a fiber or searches, other than the caller, which searches.
-    pub(crate) fn some_other_is_up(&self) -> bool {
+    /// Whether a carrier runs a fiber or searches, other than the caller, which searches, and `kept` others.
+    pub(crate) fn some_other_is_up(&self, kept: u32) -> bool {
         // (One that was claimed counts as down until it is up.)
         self.searching.load(Ordering::SeqCst) > 1
-            || self.down().all() + 1 < u64::from(self.active())
+            || self.down().all() + 1 + u64::from(kept) < u64::from(self.active())
     }
 
     /// Whether a carrier dozes or is asleep, or is on its way.

@@ -20,7 +20,16 @@ impl World {
     }
 
     fn found(&self) {
-        self.wake(self.sleepers.found(|| false));
+        self.found_beside(0);
+    }
+
+    /// The same where so many carriers seem to be kept.
+    fn found_beside(&self, kept: u32) {
+        self.wake(self.sleepers.found(self.kept(kept), || false));
+    }
+
+    fn kept(&self, about: u32) -> Kept<impl FnOnce() -> bool> {
+        Kept { about, left_something: || self.ready.load(Ordering::Relaxed) > 0 }
     }
 
     fn wake(&self, carrier: Option<usize>) {
@@ -181,7 +190,17 @@ fn a_fenced_push_reaches_a_carrier_that_dozes() {
 /// the first for ever, and must have seen to it that the other carrier is awake.
 #[test]
 fn the_last_searcher_hands_the_search_on() {
-    bounded(3, || {
+    hands_the_search_on(0);
+}
+
+/// The same where the one that queues them seems to be kept.
+#[test]
+fn the_last_searcher_hands_on_what_a_kept_carrier_has_left_to_it() {
+    hands_the_search_on(4);
+}
+
+fn hands_the_search_on(kept: u32) {
+    bounded(3, move || {
         let world = world(1);
         // The second one sleeps.
         world.sleepers.search();
@@ -190,14 +209,14 @@ fn the_last_searcher_hands_the_search_on() {
             let world = world.clone();
             loom::thread::spawn(move || {
                 if world.take() {
-                    world.found();
+                    world.found_beside(kept);
                     return;
                 }
                 let rest = world.sleepers.lie_down(0);
                 if world.ready.load(Ordering::Relaxed) > 0 {
                     let by_itself = world.sleepers.wake_up(rest);
                     assert!(world.take());
-                    world.found();
+                    world.found_beside(kept);
                     if !by_itself {
                         // The token was for this.
                         return;
@@ -315,10 +334,10 @@ fn the_last_to_lie_down_is_seen_by_what_gets_up() {
 fn the_last_to_lie_down_is_seen_by_what_is_recalled() {
     bounded(3, || {
         let world = world_of(3, 3);
-        assert!(world.sleepers.retire(2, 1, || false).0);
+        assert!(world.sleepers.retire(2, 1, world.kept(0), || false).0);
         let retiring = {
             let world = world.clone();
-            loom::thread::spawn(move || world.wake(world.sleepers.retire(1, 1, || false).1))
+            loom::thread::spawn(move || world.wake(world.sleepers.retire(1, 1, world.kept(0), || false).1))
         };
         let producer = {
             let world = world.clone();
@@ -346,7 +365,7 @@ fn the_last_to_lie_down_is_seen_by_what_is_recalled() {
 fn one_that_runs_is_not_taken_for_one_that_joins_and_lies_down() {
     bounded(3, || {
         let world = world_of(3, 3);
-        assert!(world.sleepers.retire(1, 1, || false).0);
+        assert!(world.sleepers.retire(1, 1, world.kept(0), || false).0);
         // The third one runs.
         world.found();
         let joining = {
@@ -386,7 +405,17 @@ fn one_that_runs_is_not_taken_for_one_that_joins_and_lies_down() {
 /// What was left to a searcher that retires is seen to by a carrier that it wakes.
 #[test]
 fn a_searcher_that_retires_hands_on() {
-    bounded(3, || {
+    a_retired_searcher_hands_on(0);
+}
+
+/// The same where the one that leaves it seems to be kept.
+#[test]
+fn a_searcher_that_retires_hands_on_what_a_kept_carrier_has_left_to_it() {
+    a_retired_searcher_hands_on(4);
+}
+
+fn a_retired_searcher_hands_on(kept: u32) {
+    bounded(3, move || {
         let world = world(1);
         // The second one sleeps.
         world.sleepers.search();
@@ -395,10 +424,11 @@ fn a_searcher_that_retires_hands_on() {
             let world = world.clone();
             loom::thread::spawn(move || {
                 if world.take() {
-                    world.found();
+                    world.found_beside(kept);
                     return false;
                 }
-                let (retired, sleeper) = world.sleepers.retire(0, 1, || false);
+                let (retired, sleeper) =
+                    world.sleepers.retire(0, 1, world.kept(kept), || false);
                 world.wake(sleeper);
                 retired
             })
@@ -417,7 +447,7 @@ fn a_searcher_that_retires_hands_on() {
 fn a_carrier_is_recalled_or_discharged() {
     bounded(3, || {
         let world = world(1);
-        assert!(world.sleepers.retire(0, 1, || false).0);
+        assert!(world.sleepers.retire(0, 1, world.kept(0), || false).0);
         let recalling = {
             let world = world.clone();
             loom::thread::spawn(move || world.sleepers.recall())
