@@ -65,20 +65,25 @@ fn start<U: Threads>(backend: Option<Upstream>) -> io::Result<u16> {
     Ok(port)
 }
 
+/// Bytes that are read at once. Requests have some hundred.
+const ROOM: usize = 1024;
+
 /// Answers requests in their order until the client closes.
 fn attend(mut stream: &TcpStream, backend: Option<&Upstream>) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let mut received = Vec::with_capacity(1024);
-    let mut buffer = [0; 1024];
-    let mut answer = Vec::with_capacity(256);
+    // All that an idle connection keeps.
+    let mut received = Vec::with_capacity(ROOM);
     loop {
         let head = match request::parse(&received) {
             Parsed::Request(request) => request.head,
             Parsed::Partial => {
-                match stream.read(&mut buffer)? {
-                    0 => return Ok(()),
-                    count => received.extend_from_slice(&buffer[..count]),
+                let before = received.len();
+                received.resize(before + ROOM - before % ROOM, 0);
+                let count = stream.read(&mut received[before..])?;
+                if count == 0 {
+                    return Ok(());
                 }
+                received.truncate(before + count);
                 continue;
             }
             Parsed::Refused => {
@@ -91,8 +96,8 @@ fn attend(mut stream: &TcpStream, backend: Option<&Upstream>) -> io::Result<()> 
             None => answer_to(target).into_bytes(),
             Some(backend) => backend.get(target)?,
         };
-        answer.clear();
         let length = body.len();
+        let mut answer = Vec::with_capacity(256);
         write!(
             answer,
             "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n\r\n"
