@@ -156,6 +156,14 @@ fn count_call(number: c_long, _: &mut [usize; 6]) -> Option<i32> {
     None
 }
 
+/// Sleeps of threads that wake to look after carriers.
+static LOOKS: AtomicUsize = AtomicUsize::new(0);
+
+fn count_look(number: c_long, _: &mut [usize; 6]) -> Option<i32> {
+    LOOKS.fetch_add(usize::from(number == libc::SYS_futex), Ordering::Relaxed);
+    None
+}
+
 /// At a moderate rate a carrier sleeps before each request. It hands over the next read and sleeps in one call, and
 /// wakes no other carrier for a request that it answers itself.
 #[test]
@@ -202,6 +210,13 @@ fn a_carrier_that_a_fiber_keeps_asleep_is_no_reason_to_wake_another() {
         .collect();
     busy.into_iter().for_each(|busy| busy.join().unwrap());
     std::thread::sleep(Duration::from_millis(100));
+    // Nothing goes on, so nothing is looked after.
+    const IDLE: &faults::Hooks = &faults::Hooks { call: count_look, ..faults::Hooks::NONE };
+    faults::install(IDLE);
+    std::thread::sleep(Duration::from_millis(400));
+    faults::install(&faults::Hooks::NONE);
+    let looks = LOOKS.load(Ordering::Relaxed);
+    assert!(looks < 10, "{looks} looks");
     let (waits, wakes) = calls_for(&runtime, REQUESTS);
     assert!(waits < REQUESTS * 3 / 2, "{waits} calls");
     assert!(wakes < REQUESTS / 4, "{wakes} wake-ups");

@@ -158,7 +158,7 @@ pub(crate) struct Carrier {
     pub(crate) cpu_time: AtomicU64,
     /// For the monitor: whether a fiber kept it at the last look.
     pub(crate) is_kept: AtomicBool,
-    /// The processor time of its thread at the last look that found it kept again.
+    /// The processor time of its thread at the monitor's last look that found it up.
     pub(crate) time_kept: AtomicU64,
     /// For the monitor: how many it had spawned at the last look.
     pub(crate) spawned_before: AtomicU64,

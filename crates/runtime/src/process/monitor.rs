@@ -17,7 +17,7 @@
 //! goes though it has something to run, and leaves that to the others: the program's fibers were to run on so
 //! many carriers, and an interpreter's threads, which run one at a time, would pass their lock to and fro.
 //!
-//! Running fibers pay nothing for it. The monitor sleeps while all carriers do. Where they soon wake again, as
+//! Running fibers pay nothing for it. The monitor sleeps while all carriers do, or are kept asleep. Where they soon wake again, as
 //! in a server at a moderate rate, to be woken with them each time would cost about as much as what they do. There
 //! it goes on looking, more and more seldom while it finds all of them down, and sleeps after a look that
 //! finds no switch made since the one before.
@@ -35,7 +35,8 @@ use std::time::Duration;
 use carefree_ground::own::Own;
 use carefree_ground::slice::{self, Slice};
 use carefree_ground::{file, kernel, nap};
-use carefree_reactor::{Idle, clock};
+use carefree_reactor::Idle;
+use carefree_reactor::clock::{self, NEVER};
 
 use crate::carrier::carrier::{Carrier, Shared};
 use crate::carrier::launch::{launch_bare, launch_undisturbed, set_name};
@@ -182,14 +183,37 @@ impl Rhythm {
     }
 }
 
-/// Whether there is nothing to be watched: all carriers sleep, and none of them is to retire.
+/// Whether there is nothing to be watched: all carriers sleep, or rest though a fiber keeps them, and none of them is
+/// to retire.
 fn all_sleep() -> bool {
     let mut all = true;
     runtimes::for_each(|runtime| {
-        let rests = || runtime.all_sleep() && runtime.sleepers.active() <= runtime.wanted();
-        all &= runtime.has_stopped() || rests() && runtime.kept() == 0;
+        let sleep = || match runtime.kept() {
+            0 => runtime.all_sleep(),
+            _ => all_sleep_or_rest(runtime),
+        };
+        all &= runtime.has_stopped() || sleep() && runtime.sleepers.active() <= runtime.wanted();
     });
     all
+}
+
+/// Whether all carriers sleep but some that [rest](rests). If such a one goes on, it can do without the monitor until it
+/// has made another fiber ready; and for that it wakes one of those that sleep, which wakes the monitor.
+fn all_sleep_or_rest(runtime: &Shared) -> bool {
+    let sleepers = &runtime.sleepers;
+    let sleeps = |carrier: &&Carrier| sleepers.is_sleeping(carrier.index()) || rests(carrier);
+    !sleepers.some_search()
+        && sleepers.sleeping() != 0
+        && runtime.carriers.iter().filter(sleeps).count() == sleepers.active() as usize
+}
+
+/// Whether a fiber keeps `carrier` and has used no processor since the last look, and nothing else waits there.
+fn rests(carrier: &Carrier) -> bool {
+    carrier.is_kept.load(Ordering::Relaxed)
+        && carrier.is_empty()
+        && !carrier.has_operations()
+        && carrier.shard.next() == NEVER
+        && carrier.time_kept.load(Ordering::Relaxed) == cpu_time(carrier.thread())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -306,7 +330,13 @@ fn is_stuck(runtime: &Shared, carrier: &Carrier, first: bool) -> bool {
     let time = cpu_time(thread);
     // 0 is for none.
     let switches = carrier.switches() + 1;
-    if carrier.looked_at.swap(switches, Ordering::Relaxed) != switches || first {
+    let has_switched = carrier.looked_at.swap(switches, Ordering::Relaxed) != switches;
+    // It has done nothing since the last look, however long ago that was.
+    let was_kept = carrier.is_kept.load(Ordering::Relaxed) && !has_switched;
+    if carrier.time_kept.swap(time, Ordering::Relaxed) == time && was_kept {
+        return true;
+    }
+    if has_switched || first {
         carrier.cpu_time.store(time, Ordering::Relaxed);
         carrier.looks_spawning.store(0, Ordering::Relaxed);
         return false;
@@ -318,12 +348,7 @@ fn is_stuck(runtime: &Shared, carrier: &Carrier, first: bool) -> bool {
         carrier.cpu_time.store(time, Ordering::Relaxed);
         return false;
     }
-    // As at the last look.
-    let has_rested = carrier.is_kept.load(Ordering::Relaxed)
-        && carrier.time_kept.swap(time, Ordering::Relaxed) == time;
-    has_rested
-        || time >= carrier.cpu_time.load(Ordering::Relaxed) + SOME
-        || !waits_for_a_processor(thread)
+    time >= carrier.cpu_time.load(Ordering::Relaxed) + SOME || !waits_for_a_processor(thread)
 }
 
 /// Whether a thread could run, and perhaps does.

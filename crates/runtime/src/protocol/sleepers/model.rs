@@ -337,7 +337,9 @@ fn the_last_to_lie_down_is_seen_by_what_is_recalled() {
         assert!(world.sleepers.retire(2, 1, world.kept(0), || false).0);
         let retiring = {
             let world = world.clone();
-            loom::thread::spawn(move || world.wake(world.sleepers.retire(1, 1, world.kept(0), || false).1))
+            loom::thread::spawn(move || {
+                world.wake(world.sleepers.retire(1, 1, world.kept(0), || false).1)
+            })
         };
         let producer = {
             let world = world.clone();
@@ -427,8 +429,7 @@ fn a_retired_searcher_hands_on(kept: u32) {
                     world.found_beside(kept);
                     return false;
                 }
-                let (retired, sleeper) =
-                    world.sleepers.retire(0, 1, world.kept(kept), || false);
+                let (retired, sleeper) = world.sleepers.retire(0, 1, world.kept(kept), || false);
                 world.wake(sleeper);
                 retired
             })
