@@ -412,6 +412,11 @@ fn threads_are_told_the_processor_time_they_have_used() {
     compare_c("cpu_time.c");
 }
 
+#[test]
+fn threads_are_told_what_the_kernel_has_used_for_them() {
+    compare_c("split_time.c");
+}
+
 /// On the clocks of threads, and on those of the kernel's, with signals for one thread.
 #[test]
 fn timers_are_those_of_threads() {

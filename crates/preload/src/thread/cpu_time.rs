@@ -62,20 +62,20 @@ unsafe fn write(clock: clockid_t, time: *mut timespec) -> Option<c_int> {
     Some(0)
 }
 
-/// Completes what the kernel has told of a carrier: the time is that of the calling hosted thread. How it is
-/// divided is not known.
+/// Completes what the kernel has told of a carrier: the time is that of the calling hosted thread.
 ///
 /// # Safety
 /// What `getrusage` has written.
 unsafe fn complete(told: *mut rusage) {
     if let Some((me, _)) = record::current() {
-        let micros = me.time_used() / 1_000;
-        let used =
-            timeval { tv_sec: (micros / 1_000_000) as _, tv_usec: (micros % 1_000_000) as _ };
+        let [user, system] = me.time_split().map(|nanos| timeval {
+            tv_sec: (nanos / 1_000_000_000) as _,
+            tv_usec: (nanos / 1_000 % 1_000_000) as _,
+        });
         // SAFETY: as this function demands.
         unsafe {
-            (*told).ru_utime = used;
-            (*told).ru_stime = timeval { tv_sec: 0, tv_usec: 0 };
+            (*told).ru_utime = user;
+            (*told).ru_stime = system;
         }
     }
 }

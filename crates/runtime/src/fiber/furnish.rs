@@ -40,6 +40,7 @@ use once_cell::race::OnceNonZeroUsize;
 
 use crate::fiber::frames;
 use crate::fiber::size;
+use crate::fiber::split::Split;
 
 /// Furnished stacks of the default size that a carrier keeps for its next fibers.
 const LOCAL: usize = 512;
@@ -271,6 +272,19 @@ pub(crate) unsafe fn host(raw: *mut FiberStack, fiber: *mut u8, asked: Option<us
 pub(crate) unsafe fn time_used<'a>(raw: *mut FiberStack) -> &'a AtomicU64 {
     // SAFETY: as this function demands.
     unsafe { &(*raw).time }
+}
+
+/// How the time of `fiber`, whose stack it is, is divided; `None` if the stack was not [noted](host) as a hosted
+/// thread's.
+///
+/// # Safety
+/// As for [`time_used`]. The host has put a [`Split`] right below the record.
+pub(crate) unsafe fn split_of<'a>(raw: *mut FiberStack, fiber: *mut u8) -> Option<&'a Split> {
+    // SAFETY: as this function demands.
+    unsafe {
+        let is_hosted = (*raw).hosted.load(Ordering::Acquire) == fiber;
+        is_hosted.then(|| &*raw.cast::<Split>().sub(1))
+    }
 }
 
 /// Undoes [`host`], when the `pthread_t` was given up.

@@ -20,6 +20,8 @@ pub(crate) mod sequences;
 #[cfg(not(loom))]
 pub(crate) mod size;
 #[cfg(not(loom))]
+pub(crate) mod split;
+#[cfg(not(loom))]
 pub mod standard;
 pub(crate) mod unstarted;
 #[cfg(not(loom))]

@@ -1,6 +1,7 @@
 //! Creating a hosted thread, and its end.
 
 use std::io;
+use std::mem::offset_of;
 use std::sync::atomic::Ordering;
 
 use carefree_context::arch;
@@ -13,6 +14,7 @@ use crate::fiber::current::without_parking;
 use crate::fiber::furnish::{self, CLOSURE_MAX, Furnished};
 use crate::fiber::header::{FiberRef, Kind, PINNED};
 use crate::fiber::size;
+use crate::fiber::split::Split;
 use crate::hosted::thread::{HostedThread, Life, Record};
 use crate::process::runtime;
 use crate::protocol::generation;
@@ -34,6 +36,8 @@ pub unsafe fn create<H: 'static>(
     tell: impl FnOnce(HostedThread),
 ) -> io::Result<()> {
     const { assert!(size_of::<Record<H>>() <= CLOSURE_MAX && align_of::<H>() <= 16) };
+    // Where `furnish::split_of` finds it.
+    const { assert!(offset_of!(Record<H>, split) + size_of::<Split>() == size_of::<Record<H>>()) };
     let asked = bytes.map_or_else(|| Ok(size::default()), size::of).map_err(io::Error::from)?;
     let size = size::guarded(asked, guard);
     let here = carrier::here();
@@ -47,7 +51,7 @@ pub unsafe fn create<H: 'static>(
     // record below its own.
     unsafe {
         let record = life::closure::<Record<H>>(stack);
-        record.write(Record { host, life });
+        record.write(Record { host, life, split: Split::new() });
         furnish::host(stack, fiber.as_ptr(), bytes.or_else(size::hosted_default));
         let furnished = Furnished::from_raw(stack);
         let tp = furnished.thread_pointer();

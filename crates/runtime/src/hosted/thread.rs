@@ -15,6 +15,7 @@ use crate::fiber::furnish;
 use crate::fiber::header::{FINISHED, FiberRef};
 use crate::fiber::names::{KernelName, Names};
 use crate::fiber::registry;
+use crate::fiber::split::Split;
 use crate::handle::join;
 use crate::hosted::time;
 use crate::protocol::episode::Outcome;
@@ -44,6 +45,8 @@ pub struct Life<H> {
 pub(super) struct Record<H: 'static> {
     pub(super) host: H,
     pub(super) life: &'static Life<H>,
+    /// Last, so that it is found without knowing `H`.
+    pub(super) split: Split,
 }
 
 /// A fiber that has a `pthread_t`. (Plain data: the right to join it is the holder's to keep track of.)
@@ -257,6 +260,13 @@ impl HostedThread {
     /// only the process's first thread has some.
     pub fn time_used(self) -> u64 {
         if self.is_me() { time::own(self.0) } else { time::of(self.0) }
+    }
+
+    /// How the processor time of the calling thread, which this is, is divided: nanoseconds in which the program ran,
+    /// and the kernel for it, from when that was first asked of any thread; of the process's first thread also before
+    /// it created another.
+    pub fn time_split(self) -> [u64; 2] {
+        time::own_split(self.0)
     }
 
     /// Its number in place of the kernel's: of the first thread, the process's.

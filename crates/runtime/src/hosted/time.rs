@@ -5,8 +5,9 @@ use std::sync::atomic::{Ordering, fence};
 use carefree_ground::kernel;
 
 use crate::carrier::carrier::{self, Carrier};
-use crate::carrier::meter::{turn_on, used, used_by};
+use crate::carrier::meter::{self, turn_on, used, used_by};
 use crate::fiber::header::FiberRef;
+use crate::fiber::split::Split;
 
 /// Has the carrier of the calling fiber measure at once.
 fn begin_here(me: FiberRef) -> &'static Carrier {
@@ -25,6 +26,20 @@ pub(super) fn own(me: FiberRef) -> u64 {
     let spent =
         used_by(libc::CLOCK_THREAD_CPUTIME_ID) - carrier.meter.since.load(Ordering::Relaxed);
     used(me).load(Ordering::Relaxed) + spent
+}
+
+/// How what the calling hosted thread has used is divided, from when that was first asked of some thread.
+pub(super) fn own_split(me: FiberRef) -> [u64; 2] {
+    meter::divide();
+    let meter = &begin_here(me).meter;
+    let spent = meter.split_spent().unwrap_or_else(|| {
+        // It was entered before this was measured.
+        meter.left();
+        meter.begin(me);
+        [0; 2]
+    });
+    let before = meter::split_of(me).map_or([0; 2], Split::get);
+    [before[0] + spent[0], before[1] + spent[1]]
 }
 
 /// [`own`] of another fiber, which has not ended. (The caller may be a plain thread.)
