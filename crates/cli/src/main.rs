@@ -14,6 +14,7 @@ mod sample;
 mod targets;
 mod terminal;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use args::{Cli, Command};
@@ -58,5 +59,8 @@ mod exit {
 /// Says on standard error, in one line, what went wrong.
 fn complain(what: impl std::fmt::Display) {
     // What others have said may have orders to the terminal in it.
-    eprintln!("carefree: {}", printable::line(&format!("{what:#}")));
+    let what = format!("{what:#}");
+    let line = printable::line(&what);
+    // (Where that cannot be written, there is nothing else to say it to.)
+    let _ = writeln!(std::io::stderr(), "carefree: {line}");
 }

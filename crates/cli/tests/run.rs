@@ -27,6 +27,132 @@ fn what_is_not_there_is_said() {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
 
+/// As `env` and shells have it.
+#[test]
+fn what_cannot_be_started_is_said_in_a_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str, text: &str, mode| {
+        let place = folder.path().join(name);
+        fs::write(&place, text).unwrap();
+        fs::set_permissions(&place, fs::Permissions::from_mode(mode)).unwrap();
+        place.to_str().unwrap().to_owned()
+    };
+    let cases = [
+        (folder.path().to_str().unwrap().to_owned(), 126),
+        (place("text", "#!/bin/sh\n", 0o644), 126),
+        (place("lost", "#!/no/such/interpreter\n", 0o755), 127),
+        (place("windows", "#!/bin/sh\r\n", 0o755), 127),
+    ];
+    for (program, code) in cases {
+        let output = run(["run", &program]);
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        assert_eq!(stderr(&output).lines().count(), 1, "{output:?}");
+        assert!(stderr(&output).starts_with(&format!("carefree: {program}: ")), "{output:?}");
+        // Also where that cannot be said.
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let status = carefree().args(["run", &program]).stderr(full).status().unwrap();
+        assert_eq!(status.code(), Some(code));
+    }
+}
+
+/// What Rust changes before `main` is changed back.
+#[test]
+fn a_program_inherits_what_it_would_without() {
+    let told = |set_up: &str, prefix: &str| {
+        let look = "for n in 0 1 2; do readlink /proc/self/fd/$n || echo closed; done >&9; \
+                    grep -E ^Sig /proc/self/status >&9; grep -c . /proc/self/limits >&9";
+        let script =
+            format!("exec 9>&1 </dev/zero 2>/dev/null; {set_up}; {prefix} /bin/bash -c '{look}'");
+        let output = Command::new("/bin/bash").args(["-c", &script]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let ours = format!("{} run", env!("CARGO_BIN_EXE_carefree"));
+    for set_up in
+        ["true", "exec <&-", "exec >&- 2>&-", "exec <&- >&- 2>&-", "trap '' PIPE", "trap '' INT"]
+    {
+        let native = told(set_up, "");
+        // (What comes from this test is not the same in number.)
+        let lines = |text: &str| {
+            let line =
+                |line: &str| if line.starts_with("pipe:") { "pipe" } else { line }.to_owned();
+            text.lines().map(line).collect::<Vec<_>>()
+        };
+        assert!(native.lines().count() > 6, "{native}");
+        assert_eq!(lines(&told(set_up, &ours)), lines(&native), "{set_up}");
+    }
+}
+
+#[test]
+fn a_report_that_cannot_be_written_changes_no_end() {
+    artifact::preload();
+    let folder = tempfile::tempdir().unwrap();
+    let within = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let ours = env!("CARGO_BIN_EXE_carefree");
+    for (set_up, report) in [
+        ("true", "/dev/full".to_owned()),
+        ("true", within("none/report")),
+        ("true", within("")),
+        ("ulimit -f 0", within("report")),
+    ] {
+        for (stderr, lines) in [("", 1), ("2>/dev/full", 0), ("2>&-", 0)] {
+            let script =
+                format!("{set_up}; {ours} run --report {report} /bin/bash -c 'exit 7' {stderr}");
+            let output = Command::new("/bin/bash").args(["-c", &script]).output().unwrap();
+            assert_eq!(output.status.code(), Some(7), "{script}: {output:?}");
+            let told = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(told.lines().count(), lines, "{script}: {told}");
+            assert!(lines == 0 || told.starts_with("carefree: no report: "), "{script}: {told}");
+        }
+    }
+}
+
+/// The runtime of a sanitizer ends a program in which it does not come first, or whose threads' stacks it does not
+/// know.
+#[test]
+fn threads_of_programs_with_sanitizers_stay_threads() {
+    artifact::preload();
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join("program.c"), folder.path().join("program"));
+    let text = r#"
+        #include <pthread.h>
+        #include <stdio.h>
+        static void *begin(void *argument) { puts("began"); return argument; }
+        int main(void) {
+            pthread_t thread;
+            return pthread_create(&thread, 0, begin, 0) || pthread_join(thread, 0);
+        }
+    "#;
+    fs::write(&source, text).unwrap();
+    for flags in [
+        &["-fsanitize=address"][..],
+        &["-fsanitize=address", "-static-libasan"],
+        &["-fsanitize=thread"],
+    ] {
+        let mut compiler = Command::new("cc");
+        compiler.args(flags).arg("-pthread").arg(&source).arg("-o").arg(&program);
+        // (Leaks cannot be looked for where this test is traced.)
+        if !compiler.output().is_ok_and(|output| output.status.success()) {
+            eprintln!("skipped: cc {flags:?} does not work here");
+            continue;
+        }
+        let settings = [("ASAN_OPTIONS", "detect_leaks=0")];
+        let native = Command::new(&program).envs(settings).output().unwrap();
+        if !native.status.success() {
+            eprintln!("skipped: {flags:?} does not work here");
+            continue;
+        }
+        let output = carefree().arg("run").arg(&program).envs(settings).output().unwrap();
+        assert_eq!((output.status.code(), stdout(&output)), (Some(0), "began\n"), "{output:?}");
+        assert_eq!(stderr(&output).lines().count(), 1, "{output:?}");
+        assert!(stderr(&output).contains("stay threads, because a sanitizer"), "{output:?}");
+        let mut started = carefree();
+        started.args(["run", "/bin/sh", "-c", "\"$0\"; exit $?"]).arg(&program).envs(settings);
+        let output = started.output().unwrap();
+        assert_eq!((output.status.code(), stdout(&output)), (Some(0), "began\n"), "{output:?}");
+        assert_eq!(stderr(&output), "", "{output:?}");
+    }
+}
+
 /// The tests of the lab have the library built, so it may be there or not.
 #[test]
 fn the_doctor_says_what_becomes_of_a_program() {

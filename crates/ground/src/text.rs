@@ -68,6 +68,11 @@ impl Text {
         Ok(())
     }
 
+    /// Writes a line to standard error, if that can be written. (`eprintln` panics where it cannot.)
+    pub fn print_line(line: fmt::Arguments<'_>) {
+        Text::of(format_args!("{line}\n")).print();
+    }
+
     /// Writes the text to standard error. Not by `std::io`, which may use a lock that a fiber
     /// holds, nor by libc, whose call may park.
     pub fn print(&self) {

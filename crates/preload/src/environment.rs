@@ -33,7 +33,7 @@ pub(crate) fn leave_children_alone() {
 }
 
 /// The path by which the loader has loaded this library.
-fn own_path() -> Option<&'static CStr> {
+pub(crate) fn own_path() -> Option<&'static CStr> {
     let own = own_path as *const c_void;
     // SAFETY: an address of this library; the loader's strings stay as long as the library.
     unsafe {

@@ -12,7 +12,7 @@
 //! | `crash` | what is said where a fault ends the program |
 //! | `kept`, `elf` | where threads were that kept their carriers, for the report |
 //! | `library`, `caller` | libraries that are loaded later, and who loads them |
-//! | `process`, `clone`, `variadic` | `fork` and its kin, and the programs that a thread starts |
+//! | `process`, `clone`, `variadic`, `unsuited` | `fork` and its kin, and the programs that a thread starts |
 //!
 //! Until the program creates its second thread, nothing is changed but that calls pass through the stand-ins.
 //! Then the first thread becomes a fiber (`runtime::hosted::adopt`), and its kernel thread becomes the
@@ -34,4 +34,5 @@ mod library;
 mod process;
 mod report;
 mod start;
+mod unsuited;
 mod variadic;

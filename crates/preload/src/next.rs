@@ -7,6 +7,8 @@ use std::ffi::{CStr, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use carefree_ground::text::Text;
+
 /// A function of libc's that one of ours hides.
 pub(crate) struct Next {
     name: &'static CStr,
@@ -42,9 +44,9 @@ impl Next {
         let found = self.prepare();
         if found.is_null() {
             let name = self.name.to_string_lossy();
-            eprintln!(
+            Text::print_line(format_args!(
                 "carefree: this program calls {name}, which its libc does not have; aborting"
-            );
+            ));
             std::process::abort();
         }
         found

@@ -15,6 +15,7 @@ use libc::{pid_t, posix_spawnattr_t};
 use crate::kept;
 use crate::signal;
 use crate::thread::{self, exempt, record};
+use crate::unsuited::{self, File, Strings, without_us};
 
 /// Installs the handlers of forks that run first in the child, before the runtime forgets that its caller was a
 /// hosted thread. Once in a process.
@@ -66,8 +67,6 @@ extern "C" fn in_child() {
     }
 }
 
-type Strings = *const *const c_char;
-
 /// Calls `spawn` with attributes that say which signals the new process blocks: those that the caller does, if
 /// `attributes` do not say.
 ///
@@ -106,32 +105,45 @@ unsafe fn with_mask(
 stand_in! {
     /// `execve(2)`.
     fn execve(path: *const c_char, arguments: Strings, environment: Strings) -> c_int {
+        let file = File::At(libc::AT_FDCWD, path);
         // SAFETY: the caller's arguments.
-        signal::for_program_in_place(|| unsafe { next(path, arguments, environment) })
+        unsafe {
+            without_us(file, environment, |environment| {
+                signal::for_program_in_place(|| next(path, arguments, environment))
+            })
+        }
     }
 
     /// `execv(3)`.
     fn execv(path: *const c_char, arguments: Strings) -> c_int {
         // SAFETY: the caller's arguments.
-        signal::for_program_in_place(|| unsafe { next(path, arguments) })
+        unsafe { execve(path, arguments, unsuited::own()) }
     }
 
     /// `execvp(3)`.
     fn execvp(file: *const c_char, arguments: Strings) -> c_int {
         // SAFETY: the caller's arguments.
-        signal::for_program_in_place(|| unsafe { next(file, arguments) })
+        unsafe { execvpe(file, arguments, unsuited::own()) }
     }
 
     /// `execvpe(3)`.
     fn execvpe(file: *const c_char, arguments: Strings, environment: Strings) -> c_int {
         // SAFETY: the caller's arguments.
-        signal::for_program_in_place(|| unsafe { next(file, arguments, environment) })
+        unsafe {
+            without_us(File::Command(file), environment, |environment| {
+                signal::for_program_in_place(|| next(file, arguments, environment))
+            })
+        }
     }
 
     /// `fexecve(3)`.
     fn fexecve(file: c_int, arguments: Strings, environment: Strings) -> c_int {
         // SAFETY: the caller's arguments.
-        signal::for_program_in_place(|| unsafe { next(file, arguments, environment) })
+        unsafe {
+            without_us(File::Open(file), environment, |environment| {
+                signal::for_program_in_place(|| next(file, arguments, environment))
+            })
+        }
     }
 
     /// `execveat(2)`.
@@ -142,10 +154,18 @@ stand_in! {
         environment: Strings,
         flags: c_int,
     ) -> c_int {
+        // SAFETY: the caller's argument.
+        let has_path = unsafe { !path.is_null() && *path != 0 };
+        let file = if has_path { File::At(folder, path) } else { File::Open(folder) };
         // (Older libcs have no such function, and programs that look for it find this one.)
-        let arguments = [folder as usize, path as usize, arguments as usize, environment as usize, flags as usize, 0];
+        let start = |environment: Strings| {
+            let arguments =
+                [folder as usize, path as usize, arguments as usize, environment as usize, flags as usize, 0];
+            // SAFETY: the caller's arguments.
+            signal::for_program_in_place(|| unsafe { kernel::call(libc::SYS_execveat, arguments) })
+        };
         // SAFETY: the caller's arguments.
-        match signal::for_program_in_place(|| unsafe { kernel::call(libc::SYS_execveat, arguments) }) {
+        match unsafe { without_us(file, environment, start) } {
             Ok(_) => 0,
             Err(errno) => {
                 record::set_errno(errno);
@@ -163,10 +183,13 @@ stand_in! {
         arguments: Strings,
         environment: Strings,
     ) -> c_int {
+        let file = File::At(libc::AT_FDCWD, path);
         // SAFETY: the caller's arguments.
         unsafe {
-            with_mask(attributes, |attributes| {
-                next(process, path, actions, attributes, arguments, environment)
+            without_us(file, environment, |environment| {
+                with_mask(attributes, |attributes| {
+                    next(process, path, actions, attributes, arguments, environment)
+                })
             })
         }
     }
@@ -182,8 +205,10 @@ stand_in! {
     ) -> c_int {
         // SAFETY: the caller's arguments.
         unsafe {
-            with_mask(attributes, |attributes| {
-                next(process, file, actions, attributes, arguments, environment)
+            without_us(File::Command(file), environment, |environment| {
+                with_mask(attributes, |attributes| {
+                    next(process, file, actions, attributes, arguments, environment)
+                })
             })
         }
     }

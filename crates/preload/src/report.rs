@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
+use carefree_ground::text::Text;
 use carefree_runtime::{Metrics, Reason};
 
 use crate::kept::{self, Site};
+use crate::signal::spared;
 use crate::thread::{exempt, record};
 
 const VARIABLE: &str = "CAREFREE_RUN_REPORT";
@@ -59,8 +61,10 @@ extern "C" fn write() {
         true => json(&counts, &waits, &sites),
         false => text(&counts, &waits, &sites),
     };
-    if let Err(error) = std::fs::write(&file, text) {
-        eprintln!("carefree: no report: {}: {error}", file.display());
+    // (By which a file that is too long ends the process.)
+    let written = spared(libc::SIGXFSZ, || std::fs::write(&file, text));
+    if let Err(error) = written {
+        Text::print_line(format_args!("carefree: no report: {}: {error}", file.display()));
     }
 }
 

@@ -1,9 +1,10 @@
 //! Before `main`, and when the program creates its second thread.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 use carefree_ground::kernel;
+use carefree_ground::text::Text;
 use carefree_interpose::host::{self, Host};
 use carefree_interpose::loader;
 use carefree_runtime::hosted;
@@ -11,7 +12,7 @@ use carefree_settings::denied;
 
 use crate::thread::policy::Policy;
 use crate::thread::{self, exempt, record};
-use crate::{environment, report, signal};
+use crate::{environment, report, signal, unsuited};
 
 static HOST: Host = Host {
     create: thread::create,
@@ -39,6 +40,8 @@ static REFUSED: AtomicI32 = AtomicI32::new(0);
 #[unsafe(link_section = ".init_array")]
 static AT_START: extern "C" fn() = {
     extern "C" fn at_start() {
+        // (What stays on threads may start such programs as well.)
+        unsuited::prepare();
         if !is_asked_for() {
             return;
         }
@@ -67,14 +70,52 @@ fn is_asked_for() -> bool {
     carefree_settings::text("CAREFREE_RUN").as_deref() != Some("off")
         && !denied::is_denied()
         && !has_go()
+        && !is_sanitized()
+}
+
+/// Whether a sanitizer is a part of the program.
+fn is_sanitized() -> bool {
+    denied::SANITIZERS.iter().any(|name| has(name)) || is_intercepted()
+}
+
+/// Whether the program has a weak `pthread_create` of its own: see `denied::INTERCEPTED`.
+fn is_intercepted() -> bool {
+    /// What `<elf.h>` calls `Elf64_Sym`.
+    #[repr(C)]
+    struct Symbol {
+        name: u32,
+        info: u8,
+    }
+    unsafe extern "C" {
+        fn dladdr1(
+            address: *const c_void,
+            info: *mut libc::Dl_info,
+            symbol: *mut *const Symbol,
+            flags: c_int,
+        ) -> c_int;
+    }
+    const RTLD_DL_SYMENT: c_int = 1;
+    const STB_WEAK: u8 = 2;
+    let own = is_intercepted as *const c_void;
+    let mut symbol = std::ptr::null::<Symbol>();
+    // SAFETY: looks a string up; zeros are such a structure; the loader's symbols stay.
+    unsafe {
+        let create = libc::dlsym(libc::RTLD_DEFAULT, denied::INTERCEPTED.as_ptr());
+        let mut info = std::mem::zeroed::<libc::Dl_info>();
+        !carefree_context::object::same_object(create, own)
+            && dladdr1(create, &raw mut info, &raw mut symbol, RTLD_DL_SYMENT) != 0
+            && symbol.as_ref().is_some_and(|symbol| symbol.info >> 4 == STB_WEAK)
+    }
+}
+
+/// Whether the program or a library that it begins with has a function of this name.
+fn has(name: &CStr) -> bool {
+    // SAFETY: `name` is a C string, and the call only looks it up in the loaded objects.
+    unsafe { !libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()).is_null() }
 }
 
 /// Whether the program, or a library that it is linked to, is Go with cgo: see `denied::GO`.
 fn has_go() -> bool {
-    // SAFETY: `name` is a C string, and the call only looks it up in the loaded objects.
-    let has = |name: &std::ffi::CStr| unsafe {
-        !libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()).is_null()
-    };
     has(c"_cgo_topofstack") && has(c"crosscall2")
 }
 
@@ -132,11 +173,15 @@ pub(crate) fn host() -> bool {
             signal::give_up(mask);
             REFUSED.store(process, Ordering::Relaxed);
             if carefree_settings::text("CAREFREE_RUN_STRICT").is_some() {
-                eprintln!("carefree: the program ends here: its threads cannot be fibers: {error}");
+                Text::print_line(format_args!(
+                    "carefree: the program ends here: its threads cannot be fibers: {error}"
+                ));
                 // SAFETY: as asked for by `--strict`, and without more of the program's code.
                 unsafe { libc::_exit(1) };
             }
-            eprintln!("carefree: the threads of this program stay threads: {error}");
+            Text::print_line(format_args!(
+                "carefree: the threads of this program stay threads: {error}"
+            ));
             false
         }
     }
@@ -159,10 +204,6 @@ fn has_memory() -> bool {
 /// Whether the program is an interpreter whose threads run one at a time: more carriers would only pass its
 /// lock to and fro.
 fn has_global_lock() -> bool {
-    // SAFETY: looks a string up.
-    let has = |name: &std::ffi::CStr| unsafe {
-        !libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()).is_null()
-    };
     has(c"Py_BytesMain") && has(c"PyGILState_Ensure") || has(c"ruby_init")
 }
 

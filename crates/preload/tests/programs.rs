@@ -6,6 +6,7 @@
 extern crate carefree_testing;
 
 use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -377,6 +378,33 @@ fn threads_of_go_stay_threads() {
 #[test]
 fn threads_fork_and_start_programs() {
     compare_c("processes.c");
+}
+
+/// Programs of other libcs would not begin with the library, and those of sanitizers would end.
+#[test]
+fn programs_that_cannot_load_the_library_are_started_without_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let [program, unsuited, suited, library, script] =
+        ["program", "unsuited", "suited", "libasan.so", "script"]
+            .map(|name| folder.path().join(name));
+    let compile = |arguments: &[&OsStr], out: &Path| {
+        let mut compiler = Command::new("cc");
+        compiler.args(["-O1", "-pthread", "-o"]).arg(out).arg(source("unsuited.c"));
+        compiler.args(arguments).status().map(|status| assert!(status.success()))
+    };
+    if compile(&["-shared", "-fPIC", "-DLIBRARY"].map(OsStr::new), &library).is_err() {
+        return eprintln!("skipped: cc is not installed");
+    }
+    let mut path = std::ffi::OsString::from("-Wl,-rpath,");
+    path.push(folder.path());
+    let mut linked = std::ffi::OsString::from("-L");
+    linked.push(folder.path());
+    compile(&[OsStr::new("-DUNSUITED"), &linked, OsStr::new("-lasan"), &path], &unsuited).unwrap();
+    compile(&[OsStr::new("-DSUITED")], &suited).unwrap();
+    compile(&[], &program).unwrap();
+    std::fs::write(&script, format!("#! {} -x\n", unsuited.display())).unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    compare(&[&program, &unsuited, &script, &suited].map(|path| path.as_os_str()));
 }
 
 /// By any way to create one, also where threads fork at once, and where a child of `vfork` changes its mask.

@@ -1,5 +1,7 @@
 //! Programs whose threads stay threads under `carefree run`.
 
+use std::ffi::CStr;
+
 /// Names of files, and why their threads stay threads.
 const DENIED: &[(&str, &str)] = &[
     ("java", "the JVM waits by system calls of its own, and gains nothing"),
@@ -12,6 +14,16 @@ pub const GO_SECTION: &str = ".go.buildinfo";
 /// Why the threads of programs in Go stay threads. (Only with cgo does libc create them.)
 pub const GO: &str =
     "Go's runtime gives its threads signals and stacks for them by system calls of its own";
+
+/// A function of each sanitizer that looks after threads.
+pub const SANITIZERS: &[&CStr] =
+    &[c"__asan_init", c"__hwasan_init", c"__msan_init", c"__tsan_init"];
+/// What a program has, as a weak symbol, that a sanitizer is linked into statically. (One that has Carefree itself has
+/// it, too, and not weak.)
+pub const INTERCEPTED: &CStr = c"pthread_create";
+/// Why the threads of programs with one of these stay threads.
+pub const SANITIZED: &str =
+    "a sanitizer or its like is built into it, which looks after the kernel's threads";
 
 /// The most bytes of thread-local storage that a program and the libraries it begins with may have, if its threads
 /// are to be fibers.

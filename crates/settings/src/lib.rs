@@ -5,6 +5,7 @@
 #![warn(missing_docs)]
 
 pub mod denied;
+pub mod headers;
 
 use std::ffi::OsString;
 

@@ -2,66 +2,23 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use carefree_settings::denied;
-use object::elf::{EM_AARCH64, EM_X86_64, FileHeader64, PT_INTERP, PT_TLS};
+use carefree_settings::headers::{self, Kind};
+use object::Endianness;
+use object::elf::{FileHeader64, PT_INTERP, PT_TLS, SHT_DYNSYM, STB_WEAK};
 use object::read::ReadCache;
-use object::read::elf::{FileHeader as _, ProgramHeader as _};
-use object::{Endianness, FileKind};
+use object::read::elf::{FileHeader as _, ProgramHeader as _, Sym as _};
 
-/// A program, as far as preloading a library is concerned.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Elf {
-    /// glibc's loader starts it.
-    Dynamic,
-    /// So it is, and Go's linker has made it.
-    Go,
-    /// The kernel starts it alone.
-    Static,
-    /// This loader starts it.
-    OtherLibc(String),
-    OtherMachine,
-    /// It is no program of this format.
-    None,
-}
-
-#[cfg(target_arch = "x86_64")]
-const MACHINE: u16 = EM_X86_64;
-#[cfg(target_arch = "aarch64")]
-const MACHINE: u16 = EM_AARCH64;
-const _: [u16; 2] = [EM_X86_64, EM_AARCH64];
-
-/// Reads a program's headers.
+/// Reads what a program is.
 ///
 /// # Errors
 /// When the file cannot be read.
-pub(crate) fn read(path: &Path) -> io::Result<Elf> {
-    let data = ReadCache::new(File::open(path)?);
-    match FileKind::parse(&data) {
-        Ok(FileKind::Elf64) => {}
-        Ok(FileKind::Elf32) => return Ok(Elf::OtherMachine),
-        _ => return Ok(Elf::None),
-    }
-    Ok(look(&data).unwrap_or(Elf::None))
-}
-
-fn look(data: &ReadCache<File>) -> Option<Elf> {
-    let header = FileHeader64::<Endianness>::parse(data).ok()?;
-    let order = header.endian().ok()?;
-    if header.e_machine(order) != MACHINE {
-        return Some(Elf::OtherMachine);
-    }
-    let parts = header.program_headers(order, data).ok()?;
-    let Some(part) = parts.iter().find(|part| part.p_type(order) == PT_INTERP) else {
-        return Some(Elf::Static);
-    };
-    let loader = text(part.data(order, data).ok()?);
-    let name = loader.rsplit('/').next().unwrap_or_default();
-    if !name.starts_with("ld-linux") {
-        return Some(Elf::OtherLibc(loader));
-    }
-    Some(if has_go(header, order, data) { Elf::Go } else { Elf::Dynamic })
+pub(crate) fn kind(path: &Path) -> io::Result<Kind> {
+    let file = File::open(path)?;
+    Ok(headers::kind(|offset, buffer| file.read_at(buffer, offset).unwrap_or(0)))
 }
 
 /// A path of the loader's, which ends with a NUL.
@@ -110,6 +67,22 @@ pub(crate) fn loader(path: &Path) -> Option<PathBuf> {
         let part = parts.iter().find(|part| part.p_type(order) == PT_INTERP)?;
         Some(PathBuf::from(text(part.data(order, data).ok()?)))
     })
+}
+
+/// Whether a sanitizer's runtime is a part of a program.
+pub(crate) fn is_sanitized(path: &Path) -> bool {
+    let has = |header: &Header, order, data: &ReadCache<File>| {
+        let symbols = header.sections(order, data).ok()?.symbols(order, data, SHT_DYNSYM).ok()?;
+        Some(symbols.iter().any(|symbol| {
+            let name = symbols.symbol_name(order, symbol).unwrap_or_default();
+            let (is_weak, is_there) = (symbol.st_bind() == STB_WEAK, !symbol.is_undefined(order));
+            // (A weak one that is not there is only asked for, as Carefree does.)
+            let is_sanitizers = denied::SANITIZERS.iter().any(|it| it.to_bytes() == name);
+            is_sanitizers && (is_there || !is_weak)
+                || denied::INTERCEPTED.to_bytes() == name && is_there && is_weak
+        }))
+    };
+    within(path, has) == Some(true)
 }
 
 /// Whether Go's linker has made a program or library.

@@ -3,7 +3,9 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::elf::{self, Elf};
+use carefree_settings::headers::Kind;
+
+use super::elf;
 
 const NAME: &str = "libcarefree.so";
 
@@ -41,8 +43,8 @@ fn usable(place: PathBuf) -> Result<PathBuf, String> {
              a name; move it to a folder without them"
         ));
     }
-    match elf::read(&place) {
-        Ok(Elf::Static | Elf::Dynamic) => Ok(place),
+    match elf::kind(&place) {
+        Ok(Kind::Static | Kind::Dynamic) => Ok(place),
         Ok(_) => Err(format!("{shown} is no library for this machine")),
         Err(error) => Err(format!("{shown} cannot be read: {error}")),
     }

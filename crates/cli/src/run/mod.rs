@@ -1,11 +1,13 @@
 //! `carefree run`: the threads of a program become fibers.
 
 pub(crate) mod elf;
+mod inherited;
 pub(crate) mod library;
 pub(crate) mod program;
 mod rights;
 
 use std::ffi::OsString;
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -35,11 +37,12 @@ pub(crate) fn run(orders: &Run) -> ExitCode {
         Ok(program) => program,
         Err(error) => {
             complain(format!("{}: {error}", name.to_string_lossy()));
-            return ExitCode::from(NOT_FOUND);
+            return ExitCode::from(code(&error));
         }
     };
     let mut command = Command::new(program.path());
     command.arg0(name).args(arguments);
+    inherited::give(&mut command);
     let refused = match program.verdict() {
         Verdict::Fibers => match library::find() {
             Ok(library) => {
@@ -60,7 +63,12 @@ pub(crate) fn run(orders: &Run) -> ExitCode {
     }
     let error = command.exec();
     complain(format!("{}: {error}", program.path().display()));
-    ExitCode::from(CANNOT_RUN)
+    ExitCode::from(code(&error))
+}
+
+/// The exit code for a program that cannot be started.
+fn code(error: &io::Error) -> u8 {
+    if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN }
 }
 
 /// What the library finds in the environment.

@@ -8,8 +8,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use carefree_settings::denied;
+use carefree_settings::headers::{self, Kind};
 
-use super::elf::{self, Elf};
+use super::elf;
 use super::rights;
 
 /// A program that there is.
@@ -100,44 +101,41 @@ fn look(path: &Path, depth: usize) -> Result<(), String> {
         if depth == 0 {
             return Err("its interpreters are scripts".to_owned());
         }
-        return look(&interpreter, depth - 1);
+        // (If it is not there, the kernel refuses to start the script, and that is said.)
+        return if interpreter.exists() { look(&interpreter, depth - 1) } else { Ok(()) };
     }
-    match elf::read(&real).map_err(told)? {
-        Elf::Dynamic => Ok(()),
-        Elf::Go => Err(denied::GO.to_owned()),
-        Elf::None => Err("it is no program that this machine's loader starts".to_owned()),
-        Elf::OtherMachine => Err("it is for another kind of processor".to_owned()),
-        Elf::Static => Err("it is linked statically, so nothing can be preloaded".to_owned()),
-        Elf::OtherLibc(loader) => Err(format!("its libc is not glibc (its loader is {loader})")),
+    match elf::kind(&real).map_err(told)? {
+        Kind::Dynamic if elf::is_go(&real) => Err(denied::GO.to_owned()),
+        Kind::Dynamic if elf::is_sanitized(&real) => Err(denied::SANITIZED.to_owned()),
+        Kind::Dynamic => Ok(()),
+        Kind::Sanitized => Err(denied::SANITIZED.to_owned()),
+        Kind::Script | Kind::Unknown => {
+            Err("it is no program that this machine's loader starts".to_owned())
+        }
+        Kind::OtherMachine => Err("it is for another kind of processor".to_owned()),
+        Kind::Static => Err("it is linked statically, so nothing can be preloaded".to_owned()),
+        Kind::OtherLibc => {
+            let loader = elf::loader(&real).unwrap_or_default();
+            Err(format!("its libc is not glibc (its loader is {})", loader.display()))
+        }
     }
 }
 
 /// The first bytes of a file.
 fn start(path: &Path) -> io::Result<Vec<u8>> {
-    let mut start = vec![0; 256];
-    let length = File::open(path)?.read(&mut start)?;
-    start.truncate(length);
+    let mut start = Vec::with_capacity(headers::START);
+    File::open(path)?.take(headers::START as u64).read_to_end(&mut start)?;
     Ok(start)
 }
 
 /// The interpreter of a script, by its first line.
 fn script(start: &[u8]) -> Option<PathBuf> {
-    let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
-    let interpreter = line.split(u8::is_ascii_whitespace).find(|word| !word.is_empty())?;
-    Some(PathBuf::from(OsString::from_vec(interpreter.to_vec())))
+    headers::interpreter(start).map(|path| PathBuf::from(OsString::from_vec(path.to_vec())))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn interpreters_of_scripts() {
-        assert_eq!(script(b"#!/bin/sh\necho"), Some("/bin/sh".into()));
-        assert_eq!(script(b"#! /usr/bin/env python3\n"), Some("/usr/bin/env".into()));
-        assert_eq!(script(b"\x7fELF"), None);
-        assert_eq!(script(b"#!\n"), None);
-    }
 
     #[test]
     fn programs_of_this_machine() {

@@ -43,6 +43,6 @@ pub(crate) use mask::{
     set_kernels,
 };
 pub(crate) use post::look_again;
-pub(crate) use set::{FAULTS, OURS, UNBLOCKABLE, number, open_faults};
+pub(crate) use set::{FAULTS, OURS, UNBLOCKABLE, number, open_faults, spared};
 pub(crate) use timer::by_number as timer_by_number;
 pub(crate) use wait::{suspend, take, wait_with_mask};

@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use std::ptr;
 
 use carefree_ground::kernel;
+use carefree_runtime::wait::without_parking;
 use libc::{siginfo_t, timespec};
 
 /// The signal by which the dispatcher and carriers are interrupted. The first real-time signal that libc
@@ -107,6 +108,20 @@ pub(crate) fn take_pending(set: u64, nanos: Option<i64>) -> Option<siginfo_t> {
     let taken = unsafe { kernel::call(libc::SYS_rt_sigtimedwait, arguments) };
     // SAFETY: zeros, or what the kernel has written.
     taken.is_ok().then(|| unsafe { info.assume_init() })
+}
+
+/// Calls `f` without a signal by which the kernel would end the process for what `f` does.
+pub(crate) fn spared<T>(signal: c_int, f: impl FnOnce() -> T) -> T {
+    // (A caller that parked might go on on another kernel thread.)
+    without_parking(|| {
+        let before = change_kernels(libc::SIG_BLOCK, Some(bit(signal)));
+        let result = f();
+        if before & bit(signal) == 0 {
+            let _ = take_pending(bit(signal), Some(0));
+        }
+        change_kernels(libc::SIG_SETMASK, Some(before));
+        result
+    })
 }
 
 /// Sends the process a signal that one of its threads was told of.

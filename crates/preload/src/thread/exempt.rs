@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use carefree_context::loader;
 use carefree_context::mapped_file::MappedFile;
 use carefree_context::object::same_object;
+use carefree_ground::text::Text;
 use carefree_runtime::wait::without_parking;
 
 use crate::elf::{self, Function, find_function};
@@ -65,11 +66,11 @@ pub(crate) fn is_exempt(function: usize) -> bool {
 /// Says which names nothing has. (When the program creates its first thread: most libraries are loaded by then.)
 fn tell_of_unknown(names: &[Name]) {
     for Name { text, .. } in names.iter().filter(|name| !name.is_known()) {
-        eprintln!(
+        Text::print_line(format_args!(
             "carefree: --threads-for {}: no function of this program or its libraries has this name, and no library \
              that is loaded so far",
             text.to_string_lossy()
-        );
+        ));
     }
 }
 
