@@ -12,9 +12,10 @@
 //! late by [`PAUSE`], as one of the kernel's may by a tick.
 //!
 //! A function that is called on a thread of its own (`SIGEV_THREAD`) is libc's matter, which knows clocks of the
-//! kernel's alone.
+//! kernel's alone; on the clock of a hosted thread, the dispatcher creates those threads.
 
 use std::ffi::{c_int, c_long, c_void};
+use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use carefree_ground::kernel;
@@ -27,7 +28,7 @@ use crate::signal::expiry::Expiry;
 use crate::signal::set::{OURS, give_to_process, is_signal};
 use crate::signal::{deliver, post};
 use crate::thread::record::set_errno;
-use crate::thread::{clock_owner, find_number};
+use crate::thread::{Call, clock_owner, find_number};
 
 /// Nanoseconds after which a thread that has used nothing is asked again, at first, and at most.
 const PAUSE: [u64; 2] = [1_000_000, 8_000_000];
@@ -56,8 +57,21 @@ struct Timer {
     value: usize,
     /// The number of the thread that receives the signal; 0 for the process.
     receiver: c_int,
+    /// What is called in place of sending a signal.
+    call: Option<Call>,
     used: Option<Used>,
 }
+
+/// How a `sigevent` is laid out that asks for a call. (`libc` names another member of the union.)
+#[repr(C)]
+struct CallEvent {
+    value: usize,
+    signal: c_int,
+    notify: c_int,
+    function: usize,
+    attributes: *const libc::pthread_attr_t,
+}
+const _: () = assert!(size_of::<CallEvent>() <= size_of::<sigevent>());
 
 static TIMERS: Lock<Vec<Timer>> = Lock::new(Vec::new());
 /// How many there are. (Calls that are made within handlers of the kernel's threads take no lock for nothing.)
@@ -124,8 +138,9 @@ fn begin(id: c_int, nanos: u64) {
     let _ = unsafe { kernel::call(libc::SYS_timer_settime, arguments) };
 }
 
-/// `timer_create`: its number. `None` if it concerns no hosted thread, or is wrong.
-fn create(clock: clockid_t, event: Option<&sigevent>) -> Option<Result<c_int, c_int>> {
+/// `timer_create`: its number. `None` if it concerns no hosted thread, or is wrong. (To the kernel, `SIGEV_THREAD`
+/// is nothing that `calls` a function.)
+fn create(clock: clockid_t, event: Option<&sigevent>, calls: bool) -> Option<Result<c_int, c_int>> {
     if !hosted::is_hosting() {
         return None;
     }
@@ -146,6 +161,7 @@ fn create(clock: clockid_t, event: Option<&sigevent>) -> Option<Result<c_int, c_
             return Some(Err(libc::EINVAL));
         }
         libc::SIGEV_SIGNAL | libc::SIGEV_THREAD_ID | libc::SIGEV_NONE => {}
+        libc::SIGEV_THREAD if calls => {}
         libc::SIGEV_THREAD => return Some(Err(libc::ENOTSUP)),
         _ => return Some(Err(libc::EINVAL)),
     }
@@ -161,9 +177,18 @@ fn create(clock: clockid_t, event: Option<&sigevent>) -> Option<Result<c_int, c_
     if let Err(errno) = unsafe { kernel::call(libc::SYS_timer_create, arguments) } {
         return Some(Err(errno));
     }
+    let call = event.filter(|_| notify == libc::SIGEV_THREAD).map(|event| {
+        // SAFETY: the caller's event, of this layout; its attributes were initialised, if there are some.
+        unsafe {
+            let event = &*ptr::from_ref(event).cast::<CallEvent>();
+            Call::new(event.function, event.attributes)
+        }
+    });
+    let has_signal = matches!(notify, libc::SIGEV_SIGNAL | libc::SIGEV_THREAD_ID);
     let timer = Timer {
         id,
-        signal: if notify == libc::SIGEV_NONE { 0 } else { signal },
+        signal: if has_signal { signal } else { 0 },
+        call,
         value: event.map_or(id as usize, |event| event.sigev_value.sival_ptr as usize),
         receiver: receiver.unwrap_or(0),
         used: owner.map(|of| Used { of, due: 0, interval: 0, overrun: 0, last: 0, pause: 0 }),
@@ -200,7 +225,8 @@ unsafe fn set(
     let before = with(id, |timer| {
         let before = timer.used.replace(set);
         // Under the lock: two that are set at once end with what was set last.
-        let left = if due == 0 || timer.signal == 0 { 0 } else { due.saturating_sub(now).max(1) };
+        let is_silent = timer.signal == 0 && timer.call.is_none();
+        let left = if due == 0 || is_silent { 0 } else { due.saturating_sub(now).max(1) };
         begin(id, left);
         before
     });
@@ -251,6 +277,10 @@ pub(super) fn fired(info: &mut siginfo_t) {
             None => return,
         }
     }
+    if let Some(call) = timer.call {
+        // SAFETY: what the program has asked for; a timer concerns a hosted thread.
+        return unsafe { call.make(timer.value) };
+    }
     let signal = Expiry::told(timer.signal, id, late, timer.value);
     match timer.receiver {
         0 => give_to_process(&signal),
@@ -298,7 +328,7 @@ pub(crate) unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<
     unsafe {
         match number {
             libc::SYS_timer_create => {
-                let created = create(a as clockid_t, (b as *const sigevent).as_ref())?;
+                let created = create(a as clockid_t, (b as *const sigevent).as_ref(), false)?;
                 Some(created.map_or_else(
                     |errno| errno,
                     |id| {
@@ -341,7 +371,7 @@ stand_in! {
     /// `timer_create(2)`.
     fn timer_create(clock: clockid_t, event: *mut sigevent, timer: *mut Name) -> c_int {
         // SAFETY: the caller's arguments.
-        match create(clock, unsafe { event.as_ref() }) {
+        match create(clock, unsafe { event.as_ref() }, true) {
             Some(Ok(id)) => {
                 // SAFETY: as above.
                 unsafe { timer.write(id as isize as Name) };

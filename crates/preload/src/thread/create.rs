@@ -187,6 +187,15 @@ unsafe fn create_hosted(
     if !start::host() {
         return None;
     }
+    // SAFETY: as this function demands.
+    Some(unsafe { begin(thread, &asked, start) })
+}
+
+/// Creates a thread with what it has asked for: an `errno`, or 0.
+///
+/// # Safety
+/// As for `pthread_create`. There are hosted threads.
+unsafe fn begin(thread: *mut pthread_t, asked: &Asked, start: Start) -> c_int {
     let mask = asked.mask.unwrap_or_else(signal::mask) & !signal::UNBLOCKABLE;
     let record = Record::new(start, mask, asked.detached, asked.guard);
     let stack = asked.stack.filter(|size| *size != start::hosted_stack());
@@ -207,11 +216,46 @@ unsafe fn create_hosted(
     };
     // SAFETY: `run` and `end` are for records, and this one is for the new thread alone.
     match unsafe { hosted::create(stack, asked.guard, record, &LIFE, tell) } {
-        Ok(()) => Some(0),
+        Ok(()) => 0,
         Err(_) => {
             ALIVE.fetch_sub(1, Ordering::SeqCst);
-            Some(libc::EAGAIN)
+            libc::EAGAIN
         }
+    }
+}
+
+/// A function that a timer calls on a thread of its own, each time that it is due.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    function: usize,
+    stack: Option<usize>,
+    guard: usize,
+}
+
+impl Call {
+    /// # Safety
+    /// Null, or attributes that were initialised.
+    pub(crate) unsafe fn new(function: usize, attributes: *const pthread_attr_t) -> Call {
+        // (Of what only a thread of the kernel's has, there is nothing here.)
+        // SAFETY: as this function demands.
+        let asked = unsafe { Asked::read(attributes) };
+        let (stack, guard) = asked.map_or((None, PAGE), |asked| (asked.stack, asked.guard));
+        Call { function, stack, guard }
+    }
+
+    /// Calls it, on a thread that is detached and blocks all signals, as libc's do. Without memory for that, it is not
+    /// called, as libc has it.
+    ///
+    /// # Safety
+    /// The function takes `value`. There are hosted threads.
+    pub(crate) unsafe fn make(self, value: usize) {
+        let Call { function, stack, guard } = self;
+        let argument = std::ptr::with_exposed_provenance_mut(value);
+        let start = Start { function, argument, c11: false };
+        let asked = Asked { detached: true, usual_policy: false, stack, guard, mask: Some(!0) };
+        let mut thread = 0;
+        // SAFETY: as this function demands; what the function returns is not looked at.
+        let _ = unsafe { begin(&raw mut thread, &asked, start) };
     }
 }
 

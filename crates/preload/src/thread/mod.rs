@@ -21,7 +21,7 @@ mod scheduling;
 pub(crate) use attributes::complete as complete_attributes;
 pub(crate) use cancel::{ends_anywhere, test as test_cancel, waits_within_libc};
 pub(crate) use cpu_time::{owner as clock_owner, shown as time_shown};
-pub(crate) use create::{create, default_stack};
+pub(crate) use create::{Call, create, default_stack};
 pub(crate) use exit::run_main;
 pub(crate) use frame::return_address;
 pub(crate) use goroutines::{look_again as look_for_go, renew as renew_go};
