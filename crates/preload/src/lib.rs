@@ -8,9 +8,9 @@
 //! |---|---|
 //! | `start`, `environment`, `report` | before `main`: whether threads become fibers; the frame below `main`; what is told at the end |
 //! | `thread` | creating, joining, ending and naming threads; who they are to the kernel |
-//! | `signal` | masks of threads, and handlers that run on the thread that a signal is for |
-//! | `crash` | what is said where a fault ends the program |
+//! | `signal` | masks of threads, and handlers that run on the thread that a signal is for; what is said where a fault ends the program |
 //! | `kept`, `elf` | where threads were that kept their carriers, for the report |
+//! | `mutex` | what cannot be had of mutexes, which is said |
 //! | `library`, `caller` | libraries that are loaded later, and who loads them |
 //! | `process`, `clone`, `variadic`, `unsuited` | `fork` and its kin, and the programs that a thread starts |
 //!
@@ -26,11 +26,11 @@ mod thread;
 
 mod caller;
 mod clone;
-mod crash;
 mod elf;
 mod environment;
 mod kept;
 mod library;
+mod mutex;
 mod process;
 mod report;
 mod start;

@@ -52,6 +52,7 @@ static AT_START: extern "C" fn() = {
         report::prepare();
         exempt::prepare();
         signal::find_sigsetjmp();
+        signal::stand_in_for_handlers();
         host::set(&HOST);
         carefree_context::tls::complete_attributes(thread::complete_attributes);
     }
@@ -165,7 +166,8 @@ pub(crate) fn host() -> bool {
             static PREPARED: AtomicI32 = AtomicI32::new(0);
             if PREPARED.swap(1, Ordering::Relaxed) == 0 {
                 crate::process::prepare();
-                crate::crash::prepare();
+                signal::prepare_for_crashes();
+                crate::mutex::tell();
             }
             true
         }

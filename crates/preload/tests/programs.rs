@@ -154,6 +154,12 @@ fn handlers_run_on_the_alternate_stacks_of_their_threads() {
     compare_c("on_alternate.c");
 }
 
+/// Also many at a time on few carriers, and on other carriers than they began on.
+#[test]
+fn handlers_of_faults_wait() {
+    compare_c("faults.c");
+}
+
 #[test]
 fn pending_signals_are_handled_where_they_are_unblocked() {
     compare_c("opened.c");
@@ -451,6 +457,11 @@ fn timers_are_those_of_threads() {
     compare_c("timers.c");
 }
 
+#[test]
+fn timers_on_clocks_of_threads_call_functions() {
+    compare_c("timer_calls.c");
+}
+
 /// Threads that stay threads wait for mutexes that inherit priorities and that others hold.
 #[test]
 fn mutexes_that_inherit_priorities_are_shared_with_threads_of_the_kernels() {
@@ -467,6 +478,25 @@ fn mutexes_that_inherit_priorities_are_shared_with_threads_of_the_kernels() {
                  stays_in_turns,stays_taking,stays_ending_inside";
     let program = ["env", names, program.to_str().unwrap()];
     compare(&program.map(OsStr::new));
+}
+
+#[test]
+fn mutexes_that_cannot_be_shared_with_processes_are_told_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("program");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O1", "-pthread", "-o"]).args([&program, &source("shared_inherits.c")]);
+    let Ok(compiled) = compiler.status() else {
+        return eprintln!("skipped: cc is not installed");
+    };
+    assert!(compiled.success());
+    for (arguments, lines) in [(&[][..], 0), (&[OsStr::new("shared")], 1)] {
+        let output = run(&[&[program.as_os_str()], arguments].concat(), Some(2));
+        assert!(output.status.success() && output.stdout == b"locked\n", "{output:?}");
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(told.lines().count(), lines, "{told}");
+        assert!(lines == 0 || told.starts_with("carefree: this program shares a mutex"), "{told}");
+    }
 }
 
 #[test]

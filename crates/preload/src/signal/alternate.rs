@@ -53,9 +53,14 @@ pub(crate) fn give_back(record: &Record) {
 
 /// Whether the caller runs on it.
 #[inline(never)]
-fn is_callers(stack: &stack_t) -> bool {
+pub(super) fn is_callers(stack: &stack_t) -> bool {
     let here = 0u8;
-    let distance = (&raw const here as usize).wrapping_sub(stack.ss_sp as usize);
+    is_within(stack, &raw const here as usize)
+}
+
+/// Whether what has its stack pointer there runs on it.
+fn is_within(stack: &stack_t, place: usize) -> bool {
+    let distance = place.wrapping_sub(stack.ss_sp as usize);
     stack.ss_flags & (SS_AUTODISARM | libc::SS_DISABLE) == 0
         && (1..=stack.ss_size).contains(&distance)
 }
@@ -71,6 +76,22 @@ pub(super) fn enter(record: &Record) -> usize {
         *alternate = Alternate(NO_STACK);
     }
     stack.ss_sp as usize + stack.ss_size
+}
+
+/// The end of the stack on which a handler that asks for an alternate one begins, if a thread with its stack pointer at
+/// `place` is interrupted; `None` if that goes on where it is.
+pub(super) fn end_for(record: &Record, place: usize) -> Option<usize> {
+    let stack = record.alternate.lock().0;
+    let is_other = stack.ss_flags & libc::SS_DISABLE == 0 && !is_within(&stack, place);
+    is_other.then(|| stack.ss_sp as usize + stack.ss_size)
+}
+
+/// A handler runs on the stack, if the thread has one.
+pub(super) fn disarm(record: &Record) {
+    let mut alternate = record.alternate.lock();
+    if alternate.0.ss_flags & SS_AUTODISARM != 0 {
+        *alternate = Alternate(NO_STACK);
+    }
 }
 
 /// Whether the kernel would take it: an `errno` if not.

@@ -58,7 +58,7 @@ pub(crate) fn handle_all(record: &Record, context: Option<*mut c_void>) -> Handl
                 handled.handlers += 1;
                 handled.restarting += u32::from(action.sa_flags & libc::SA_RESTART != 0);
                 // SAFETY: the program's handler for this signal.
-                unsafe { call(record, info, &action, context) };
+                unsafe { call(record, info, &action, context, false) };
             }
         }
     }
@@ -86,15 +86,16 @@ impl Return {
     }
 }
 
-/// Calls a handler.
+/// Calls a handler. If it `is_there`, the caller runs on the stack on which the handler is to run.
 ///
 /// # Safety
 /// `action` is the program's for the signal.
-unsafe fn call(
+pub(super) unsafe fn call(
     record: &Record,
     mut info: siginfo_t,
     action: &libc::sigaction,
     context: Option<*mut c_void>,
+    is_there: bool,
 ) {
     let signal = info.si_signo;
     if action.sa_flags & libc::SA_RESETHAND != 0 {
@@ -108,7 +109,14 @@ unsafe fn call(
     let own = if action.sa_flags & libc::SA_NODEFER == 0 { bit(signal) } else { 0 };
     record.mask.store(before | with | own, Ordering::SeqCst);
     let on_alternate = action.sa_flags & libc::SA_ONSTACK != 0;
-    let end = if on_alternate { alternate::enter(record) } else { 0 };
+    let end = match (on_alternate, is_there) {
+        (true, false) => alternate::enter(record),
+        (true, true) => {
+            alternate::disarm(record);
+            0
+        }
+        (false, _) => 0,
+    };
     // SAFETY: the address of the caller's variable.
     let errno = unsafe { *libc::__errno_location() };
     // SAFETY: the program's handler, which takes these, or the signal alone, as its flags say. The alternate stack

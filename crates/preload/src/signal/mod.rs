@@ -13,15 +13,17 @@
 //!   interrupted by a signal to its carrier.
 //! * A default action is the kernel's: the signal is let through.
 //!
-//! Faults (`SIGSEGV` and its kin) come to the carrier in the middle of the fiber that has caused them, and are
-//! handled there, by the kernel's means.
+//! Faults (`SIGSEGV` and its kin) come to the carrier in the middle of the fiber that has caused them: see `fault`.
 
+mod action;
 mod alternate;
 mod beside;
 mod carrier;
+mod crash;
 mod deliver;
 mod dispatcher;
 mod expiry;
+mod fault;
 mod handler;
 mod jump;
 mod kill;
@@ -32,10 +34,12 @@ mod set;
 mod timer;
 mod wait;
 
+pub(crate) use action::prepare as prepare_for_crashes;
 pub(crate) use alternate::{change as change_alternate, give_back as give_alternate_back};
 pub(crate) use carrier::is_ours;
 pub(crate) use deliver::{after_call, amid_call, end, handle, interrupt};
 pub(crate) use dispatcher::{begin, give_up, renew, run};
+pub(crate) use fault::prepare as stand_in_for_handlers;
 pub(crate) use jump::find as find_sigsetjmp;
 pub(crate) use kill::send;
 pub(crate) use mask::{
@@ -43,6 +47,6 @@ pub(crate) use mask::{
     set_kernels,
 };
 pub(crate) use post::look_again;
-pub(crate) use set::{FAULTS, OURS, UNBLOCKABLE, number, open_faults, spared};
+pub(crate) use set::{FAULTS, OURS, UNBLOCKABLE, open_faults, spared};
 pub(crate) use timer::by_number as timer_by_number;
 pub(crate) use wait::{suspend, take, wait_with_mask};

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use carefree_ground::kernel;
 use libc::{sighandler_t, siginfo_t};
 
-use crate::signal::number;
+use crate::signal::set::number;
 
 /// What ends a program by the default action, and what it is called.
-const FAULTS: [(c_int, &str); 6] = [
+pub(super) const FAULTS: [(c_int, &str); 6] = [
     (libc::SIGSEGV, "SIGSEGV"),
     (libc::SIGBUS, "SIGBUS"),
     (libc::SIGILL, "SIGILL"),
@@ -24,27 +24,9 @@ const FAULTS: [(c_int, &str); 6] = [
     (libc::SIGSYS, "SIGSYS"),
 ];
 
-/// Installs the handler for faults that the program has left to their default action.
-pub(crate) fn prepare() {
-    for (signal, _) in FAULTS {
-        // SAFETY: zeros are an action, of which the handler and the flags are set; the handler is of the type
-        // that they say.
-        unsafe {
-            let mut found = std::mem::zeroed::<libc::sigaction>();
-            sigaction(signal, std::ptr::null(), &raw mut found);
-            if found.sa_sigaction == libc::SIG_DFL {
-                let mut action = std::mem::zeroed::<libc::sigaction>();
-                action.sa_sigaction = on_crash as *const () as usize;
-                action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-                sigaction(signal, &raw const action, std::ptr::null_mut());
-            }
-        }
-    }
-}
-
 /// # Safety
 /// Only the kernel calls it, as a handler with SA_SIGINFO.
-unsafe extern "C" fn on_crash(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
+pub(super) unsafe extern "C" fn on_crash(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
     // SAFETY: the kernel passes what it knows of the signal.
     let is_fault = unsafe { (*info).si_code } > 0;
     static TOLD: AtomicBool = AtomicBool::new(false);
@@ -88,59 +70,7 @@ fn tell(name: &str) {
     let _ = unsafe { kernel::call(libc::SYS_write, [2, line.as_ptr() as usize, length, 0, 0, 0]) };
 }
 
-fn is_ours(handler: sighandler_t) -> bool {
+/// Whether it is the handler of crashes.
+pub(super) fn is_ours(handler: sighandler_t) -> bool {
     handler == on_crash as *const () as usize
-}
-
-/// What the program is told of a handler.
-fn shown(handler: sighandler_t) -> sighandler_t {
-    if is_ours(handler) { libc::SIG_DFL } else { handler }
-}
-
-stand_in! {
-    /// `sigaction(2)`.
-    fn sigaction(
-        signal: c_int,
-        action: *const libc::sigaction,
-        before: *mut libc::sigaction,
-    ) -> c_int {
-        // SAFETY: the caller's arguments; what libc has written to `before` is an action.
-        unsafe {
-            let done = next(signal, action, before);
-            if done == 0 && !before.is_null() && is_ours((*before).sa_sigaction) {
-                *before = std::mem::zeroed();
-            }
-            done
-        }
-    }
-
-    /// `signal(2)`.
-    fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
-        // SAFETY: the caller's arguments.
-        shown(unsafe { next(signal, handler) })
-    }
-
-    /// `signal(2)` of programs for System V, and of those compiled as strict C.
-    fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
-        // SAFETY: the caller's arguments.
-        shown(unsafe { next(signal, handler) })
-    }
-
-    /// `sysv_signal(3)`.
-    fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
-        // SAFETY: the caller's arguments.
-        shown(unsafe { next(signal, handler) })
-    }
-
-    /// `bsd_signal(3)`.
-    fn bsd_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
-        // SAFETY: the caller's arguments.
-        shown(unsafe { next(signal, handler) })
-    }
-
-    /// `ssignal(3)`.
-    fn ssignal(signal: c_int, handler: sighandler_t) -> sighandler_t {
-        // SAFETY: the caller's arguments.
-        shown(unsafe { next(signal, handler) })
-    }
 }

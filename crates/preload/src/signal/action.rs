@@ -1,0 +1,124 @@
+//! What the program wants done on signals (`sigaction`), and what the kernel is told in its place for faults.
+
+use std::ffi::c_int;
+
+use libc::sighandler_t;
+
+use crate::signal::crash::{self, FAULTS};
+use crate::signal::fault;
+use crate::signal::set::bit;
+
+/// Installs the handler for faults that the program has left to their default action.
+pub(crate) fn prepare() {
+    for (signal, _) in FAULTS {
+        // SAFETY: zeros are an action, of which the handler and the flags are set; the handler is of the type
+        // that they say.
+        unsafe {
+            let mut found = std::mem::zeroed::<libc::sigaction>();
+            sigaction(signal, std::ptr::null(), &raw mut found);
+            if found.sa_sigaction == libc::SIG_DFL {
+                let mut action = std::mem::zeroed::<libc::sigaction>();
+                action.sa_sigaction = crash::on_crash as *const () as usize;
+                action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+                sigaction(signal, &raw const action, std::ptr::null_mut());
+            }
+        }
+    }
+}
+
+/// `signal` and its kin, by `sigaction`: what the program is told of the handler before.
+fn set(signal: c_int, handler: sighandler_t, flags: c_int, mask: u64) -> sighandler_t {
+    // SAFETY: zeros are actions, of which one is overwritten; the kernel uses 8 bytes of a set.
+    unsafe {
+        let mut action = std::mem::zeroed::<libc::sigaction>();
+        let mut before = std::mem::zeroed::<libc::sigaction>();
+        action.sa_sigaction = handler;
+        action.sa_flags = flags;
+        (&raw mut action.sa_mask).cast::<u64>().write(mask);
+        match sigaction(signal, &raw const action, &raw mut before) {
+            0 => before.sa_sigaction,
+            _ => libc::SIG_ERR,
+        }
+    }
+}
+
+/// Whether it is a fault, whose handler is called by ours.
+fn is_fault(signal: c_int) -> bool {
+    FAULTS.iter().any(|(fault, _)| *fault == signal)
+}
+
+/// As `signal(2)` has it, and its namesakes of BSD's.
+const LASTING: c_int = libc::SA_RESTART;
+/// As `signal(2)` of System V has it.
+const ONCE: c_int = libc::SA_RESETHAND | libc::SA_NODEFER;
+
+stand_in! {
+    /// `sigaction(2)`.
+    fn sigaction(
+        signal: c_int,
+        action: *const libc::sigaction,
+        before: *mut libc::sigaction,
+    ) -> c_int {
+        // SAFETY: the caller's arguments; what libc has written to `before` is an action.
+        unsafe {
+            // (What is kept is asked for first: it may be replaced.)
+            let kept = fault::kept(signal);
+            let ours = action.as_ref().filter(|action| !crash::is_ours(action.sa_sigaction));
+            let ours = ours.and_then(|action| fault::stand_in_for(signal, action));
+            let done = next(signal, ours.as_ref().map_or(action, std::ptr::from_ref), before);
+            if done == 0 && !before.is_null() {
+                if crash::is_ours((*before).sa_sigaction) {
+                    *before = std::mem::zeroed();
+                } else if let Some(kept) = kept.filter(|_| fault::is_ours((*before).sa_sigaction)) {
+                    *before = kept;
+                }
+            }
+            done
+        }
+    }
+
+    /// `signal(2)`.
+    fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+        if is_fault(signal) {
+            return set(signal, handler, LASTING, bit(signal));
+        }
+        // SAFETY: the caller's arguments.
+        unsafe { next(signal, handler) }
+    }
+
+    /// `signal(2)` of programs for System V, and of those compiled as strict C.
+    fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+        if is_fault(signal) {
+            return set(signal, handler, ONCE, 0);
+        }
+        // SAFETY: the caller's arguments.
+        unsafe { next(signal, handler) }
+    }
+
+    /// `sysv_signal(3)`.
+    fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+        if is_fault(signal) {
+            return set(signal, handler, ONCE, 0);
+        }
+        // SAFETY: the caller's arguments.
+        unsafe { next(signal, handler) }
+    }
+
+    /// `bsd_signal(3)`.
+    fn bsd_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+        if is_fault(signal) {
+            return set(signal, handler, LASTING, bit(signal));
+        }
+        // SAFETY: the caller's arguments.
+        unsafe { next(signal, handler) }
+    }
+
+    /// `ssignal(3)`.
+    fn ssignal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+        if is_fault(signal) {
+            return set(signal, handler, LASTING, bit(signal));
+        }
+        // SAFETY: the caller's arguments.
+        unsafe { next(signal, handler) }
+    }
+}
