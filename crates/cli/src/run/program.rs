@@ -36,6 +36,9 @@ impl Program {
     /// # Errors
     /// When there is none of that name, or it may not be executed.
     pub(crate) fn find(name: &OsStr) -> io::Result<Program> {
+        if name.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "a program has a name"));
+        }
         if name.as_bytes().contains(&b'/') {
             return Program::at(Path::new(name));
         }
@@ -88,7 +91,8 @@ impl Program {
 /// Why the threads of the program stay threads.
 fn look(path: &Path, depth: usize) -> Result<(), String> {
     let told = |error: io::Error| format!("{} cannot be read: {error}", path.display());
-    let real = path.canonicalize().map_err(told)?;
+    // (In a folder that was removed, no path is absolute.)
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let name = real.file_name().unwrap_or_default().to_string_lossy().into_owned();
     if let Some(why) = denied::why(&name) {
         return Err(why.to_owned());
@@ -113,6 +117,8 @@ fn look(path: &Path, depth: usize) -> Result<(), String> {
             Err("it is no program that this machine's loader starts".to_owned())
         }
         Kind::OtherMachine => Err("it is for another kind of processor".to_owned()),
+        // The loader itself, which starts a program that it is given.
+        Kind::Static if name.starts_with("ld-linux") => Ok(()),
         Kind::Static => Err("it is linked statically, so nothing can be preloaded".to_owned()),
         Kind::OtherLibc => {
             let loader = elf::loader(&real).unwrap_or_default();
