@@ -80,6 +80,7 @@ pub(super) fn enter(record: &Record) -> usize {
 
 /// The end of the stack on which a handler that asks for an alternate one begins, if a thread with its stack pointer at
 /// `place` is interrupted; `None` if that goes on where it is.
+#[cfg(target_arch = "x86_64")]
 pub(super) fn end_for(record: &Record, place: usize) -> Option<usize> {
     let stack = record.alternate.lock().0;
     let is_other = stack.ss_flags & libc::SS_DISABLE == 0 && !is_within(&stack, place);
