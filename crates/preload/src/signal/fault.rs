@@ -18,6 +18,7 @@ use libc::{sighandler_t, siginfo_t, ucontext_t};
 
 use crate::signal::set::{FAULTS, bit, change_kernels};
 use crate::signal::{alternate, beside, crash, deliver};
+use crate::thread::is_go;
 use crate::thread::record::{self, Record};
 
 /// A program's action.
@@ -104,7 +105,9 @@ pub(crate) fn is_ours(handler: sighandler_t) -> bool {
 /// What the kernel is to be given for an action of the program's, which is kept; `None` for what it is given as it is.
 pub(crate) fn stand_in_for(signal: c_int, action: &libc::sigaction) -> Option<libc::sigaction> {
     let actions = actions_of(signal).filter(|_| STANDS_IN.load(Ordering::Relaxed))?;
-    if matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN) {
+    // (Go knows the kernel's alternate stack, and no other.)
+    let handler = action.sa_sigaction;
+    if matches!(handler, libc::SIG_DFL | libc::SIG_IGN) || is_go(handler) {
         return None;
     }
     actions.set(action);

@@ -35,8 +35,8 @@ pub(crate) fn look_again() {
     STALE.store(true, Ordering::Release);
 }
 
-/// Whether a thread that starts with `function` is one of Go's.
-pub(super) fn are_run_by(function: usize) -> bool {
+/// Whether a thread that starts with `function` is one of Go's, or a handler there.
+pub(crate) fn are_run_by(function: usize) -> bool {
     if !hosted::is_hosting() {
         return look_up(function).is_some_and(|(_, is_go)| is_go);
     }

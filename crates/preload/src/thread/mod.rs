@@ -24,7 +24,7 @@ pub(crate) use cpu_time::{owner as clock_owner, shown as time_shown};
 pub(crate) use create::{Call, create, default_stack};
 pub(crate) use exit::run_main;
 pub(crate) use frame::return_address;
-pub(crate) use goroutines::{look_again as look_for_go, renew as renew_go};
+pub(crate) use goroutines::{are_run_by as is_go, look_again as look_for_go, renew as renew_go};
 pub(crate) use identity::{by_number, find_number};
 pub(crate) use inheritance::set_name as name_kernels;
 pub(crate) use join::{detach, join};
