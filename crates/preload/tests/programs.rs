@@ -462,6 +462,12 @@ fn timers_on_clocks_of_threads_call_functions() {
     compare_c("timer_calls.c");
 }
 
+/// The kernel keeps them, for carriers block all signals.
+#[test]
+fn signals_that_come_while_they_are_ignored_are_gone() {
+    compare_c("ignored.c");
+}
+
 /// Threads that stay threads wait for mutexes that inherit priorities and that others hold.
 #[test]
 fn mutexes_that_inherit_priorities_are_shared_with_threads_of_the_kernels() {

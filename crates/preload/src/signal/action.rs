@@ -1,12 +1,17 @@
 //! What the program wants done on signals (`sigaction`), and what the kernel is told in its place for faults.
 
 use std::ffi::c_int;
+use std::ptr;
+use std::sync::atomic::Ordering;
 
+use carefree_runtime::hosted;
 use libc::sighandler_t;
 
 use crate::signal::crash::{self, FAULTS};
 use crate::signal::fault;
-use crate::signal::set::bit;
+use crate::signal::post;
+use crate::signal::set::{bit, is_ignored_by_default};
+use crate::thread::record;
 
 /// Installs the handler for faults that the program has left to their default action.
 pub(crate) fn prepare() {
@@ -15,12 +20,12 @@ pub(crate) fn prepare() {
         // that they say.
         unsafe {
             let mut found = std::mem::zeroed::<libc::sigaction>();
-            sigaction(signal, std::ptr::null(), &raw mut found);
+            sigaction(signal, ptr::null(), &raw mut found);
             if found.sa_sigaction == libc::SIG_DFL {
                 let mut action = std::mem::zeroed::<libc::sigaction>();
                 action.sa_sigaction = crash::on_crash as *const () as usize;
                 action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-                sigaction(signal, &raw const action, std::ptr::null_mut());
+                sigaction(signal, &raw const action, ptr::null_mut());
             }
         }
     }
@@ -42,6 +47,34 @@ fn set(signal: c_int, handler: sighandler_t, flags: c_int, mask: u64) -> sighand
     }
 }
 
+/// To be called before the program changes what is done on a signal. One that came while that was to ignore it is gone,
+/// unless the first thread blocks it: so the kernel does, which discards what it need not keep. But the kernel's threads
+/// block all signals, and the dispatcher comes to them later, to find what is done then.
+fn forget_ignored(signal: c_int) {
+    if hosted::main_thread().is_none()
+        || is_fault(signal)
+        || record::MAIN.mask.load(Ordering::SeqCst) & bit(signal) != 0
+    {
+        return;
+    }
+    // SAFETY: zeros are an action, which is overwritten; and the one that was found is set anew, for which the kernel
+    // discards what is pending.
+    unsafe {
+        let mut found = std::mem::zeroed::<libc::sigaction>();
+        if sigaction(signal, ptr::null(), &raw mut found) == 0
+            && ignores(signal, found.sa_sigaction)
+        {
+            sigaction(signal, &raw const found, ptr::null_mut());
+            post::await_pass();
+        }
+    }
+}
+
+/// Whether it is ignored where this is done on it.
+fn ignores(signal: c_int, handler: sighandler_t) -> bool {
+    handler == libc::SIG_IGN || handler == libc::SIG_DFL && is_ignored_by_default(signal)
+}
+
 /// Whether it is a fault, whose handler is called by ours.
 fn is_fault(signal: c_int) -> bool {
     FAULTS.iter().any(|(fault, _)| *fault == signal)
@@ -61,11 +94,14 @@ stand_in! {
     ) -> c_int {
         // SAFETY: the caller's arguments; what libc has written to `before` is an action.
         unsafe {
+            if action.as_ref().is_some_and(|action| !ignores(signal, action.sa_sigaction)) {
+                forget_ignored(signal);
+            }
             // (What is kept is asked for first: it may be replaced.)
             let kept = fault::kept(signal);
             let ours = action.as_ref().filter(|action| !crash::is_ours(action.sa_sigaction));
             let ours = ours.and_then(|action| fault::stand_in_for(signal, action));
-            let done = next(signal, ours.as_ref().map_or(action, std::ptr::from_ref), before);
+            let done = next(signal, ours.as_ref().map_or(action, ptr::from_ref), before);
             if done == 0 && !before.is_null() {
                 if crash::is_ours((*before).sa_sigaction) {
                     *before = std::mem::zeroed();
@@ -79,6 +115,9 @@ stand_in! {
 
     /// `signal(2)`.
     fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+        if !ignores(signal, handler) {
+            forget_ignored(signal);
+        }
         if is_fault(signal) {
             return set(signal, handler, LASTING, bit(signal));
         }
@@ -88,6 +127,9 @@ stand_in! {
 
     /// `signal(2)` of programs for System V, and of those compiled as strict C.
     fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+        if !ignores(signal, handler) {
+            forget_ignored(signal);
+        }
         if is_fault(signal) {
             return set(signal, handler, ONCE, 0);
         }
@@ -97,6 +139,9 @@ stand_in! {
 
     /// `sysv_signal(3)`.
     fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+        if !ignores(signal, handler) {
+            forget_ignored(signal);
+        }
         if is_fault(signal) {
             return set(signal, handler, ONCE, 0);
         }
@@ -106,6 +151,9 @@ stand_in! {
 
     /// `bsd_signal(3)`.
     fn bsd_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+        if !ignores(signal, handler) {
+            forget_ignored(signal);
+        }
         if is_fault(signal) {
             return set(signal, handler, LASTING, bit(signal));
         }
@@ -115,6 +163,9 @@ stand_in! {
 
     /// `ssignal(3)`.
     fn ssignal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+        if !ignores(signal, handler) {
+            forget_ignored(signal);
+        }
         if is_fault(signal) {
             return set(signal, handler, LASTING, bit(signal));
         }

@@ -56,6 +56,7 @@ pub(crate) fn run() -> ! {
     // Before that, nothing could interrupt this thread.
     let mut pause = post::has_come().then_some(LOOK);
     loop {
+        post::begin_round();
         let taken = !(post::excluded() | FAULTS | UNBLOCKABLE);
         if let Some(mut info) = take_pending(taken, pause) {
             match info.si_signo {

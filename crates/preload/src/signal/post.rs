@@ -24,6 +24,8 @@ static EXCLUDED: AtomicU64 = AtomicU64::new(0);
 /// Whether the dispatcher has taken a signal and not passed it on yet, and how many it has passed on.
 static PASSES: AtomicBool = AtomicBool::new(false);
 static PASSED: AtomicU64 = AtomicU64::new(0);
+/// How often it was about to take signals.
+static ROUNDS: AtomicU64 = AtomicU64::new(0);
 /// How often a thread that waits for the dispatcher to pass on a signal yields its processor before it sleeps.
 const YIELDS: u32 = 100;
 /// How long it sleeps.
@@ -60,6 +62,33 @@ pub(super) fn pass(on: impl FnOnce()) {
     on();
     PASSED.fetch_add(1, Ordering::SeqCst);
     PASSES.store(false, Ordering::SeqCst);
+}
+
+/// Waits until the dispatcher has passed on what it had taken, if it has taken something when this is called.
+pub(super) fn await_pass() {
+    let dispatcher = DISPATCHER.load(Ordering::SeqCst);
+    if dispatcher == 0 || number() as i32 == dispatcher {
+        return;
+    }
+    let before = ROUNDS.load(Ordering::SeqCst);
+    // (It is not in the child of a `vfork`.)
+    if !poke(dispatcher) {
+        return;
+    }
+    let mut looks = 0;
+    while ROUNDS.load(Ordering::SeqCst) == before && DISPATCHER.load(Ordering::SeqCst) != 0 {
+        looks += 1;
+        match looks < YIELDS {
+            true => nap::yield_processor(),
+            // The dispatcher's priority may be lower than this thread's.
+            false => nap::sleep(NAP),
+        }
+    }
+}
+
+/// The dispatcher is about to take signals.
+pub(super) fn begin_round() {
+    ROUNDS.fetch_add(1, Ordering::SeqCst);
 }
 
 /// Signals that the dispatcher does not take.
@@ -132,6 +161,6 @@ pub(crate) fn look_again() {
 fn poke_it() {
     let dispatcher = DISPATCHER.load(Ordering::SeqCst);
     if dispatcher != 0 {
-        poke(dispatcher);
+        let _ = poke(dispatcher);
     }
 }

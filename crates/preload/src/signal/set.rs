@@ -90,10 +90,10 @@ pub(crate) fn number() -> usize {
 }
 
 /// Sends a kernel thread of this process the signal that interrupts it.
-pub(crate) fn poke(thread: i32) {
+pub(crate) fn poke(thread: i32) -> bool {
     let arguments = [std::process::id() as usize, thread as usize, OURS as usize, 0, 0, 0];
     // SAFETY: accesses no memory.
-    let _ = unsafe { kernel::call(libc::SYS_tgkill, arguments) };
+    unsafe { kernel::call(libc::SYS_tgkill, arguments) }.is_ok()
 }
 
 /// Takes a signal of a set that is pending for the process or the calling kernel thread; waits for it, for so

@@ -1,0 +1,52 @@
+// Signals that come while they are ignored are gone, whatever is done on them later.
+#define _GNU_SOURCE
+#include <assert.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static volatile int handled;
+
+static void on_signal(int number) {
+    (void)number;
+    handled++;
+}
+
+static void *ends(void *value) { return value; }
+
+int main(void) {
+    pthread_t thread;
+    assert(!pthread_create(&thread, NULL, ends, NULL) && !pthread_join(thread, NULL));
+    for (int i = 0; i < 300; i++) {
+        assert(signal(SIGINT, SIG_IGN) == SIG_DFL);
+        assert(!kill(getpid(), SIGINT));
+        // It would end the program.
+        assert(signal(SIGINT, SIG_DFL) == SIG_IGN);
+    }
+    struct sigaction handle = {.sa_handler = on_signal}, ignore = {.sa_handler = SIG_IGN}, usual = {.sa_handler = SIG_DFL};
+    for (int i = 0; i < 300; i++) {
+        assert(!sigaction(SIGUSR1, &ignore, NULL) && !kill(getpid(), SIGUSR1) && !sigaction(SIGUSR1, &handle, NULL));
+        // What is done by default on this one is to ignore it.
+        assert(!sigaction(SIGURG, &usual, NULL) && !kill(getpid(), SIGURG) && !sigaction(SIGURG, &handle, NULL));
+    }
+    usleep(20000);
+    printf("handled: %d\n", handled);
+    assert(!kill(getpid(), SIGUSR1) && !kill(getpid(), SIGURG));
+    while (handled < 2) usleep(1000);
+    for (int i = 0; i < 20; i++) assert(WEXITSTATUS(system("kill -INT $PPID; exit 7")) == 7);
+    // In a child that has its parent's memory.
+    int status;
+    pid_t child = vfork();
+    if (child == 0) {
+        signal(SIGPIPE, SIG_IGN);
+        signal(SIGPIPE, SIG_DFL);
+        execl("/bin/sh", "sh", "-c", "exit 3", (char *)NULL);
+        _exit(127);
+    }
+    assert(waitpid(child, &status, 0) == child);
+    printf("child: %d, handled: %d\n", WEXITSTATUS(status), handled);
+    return 0;
+}
