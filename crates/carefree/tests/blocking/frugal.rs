@@ -223,6 +223,9 @@ fn a_carrier_that_a_fiber_keeps_asleep_is_no_reason_to_wake_another() {
     faults::install(&faults::Hooks::NONE);
     let looks = LOOKS.load(Ordering::Relaxed);
     assert!(looks < 10, "{looks} looks");
+    // The time of that is told all the same.
+    let kept = carefree_runtime::kept_carriers().1;
+    assert!(kept > 300_000_000, "{kept} ns");
     let (waits, wakes) = calls_for(&runtime, REQUESTS);
     assert!(waits < REQUESTS * 3 / 2, "{waits} calls");
     assert!(wakes < REQUESTS / 4, "{wakes} wake-ups");

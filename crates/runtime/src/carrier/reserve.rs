@@ -6,8 +6,8 @@
 //! the reserve (after a while it does so even if it has something to run: see the monitor), and its thread waits
 //! there until it is needed or the runtime ends.
 //!
-//! In reserve a carrier runs no fibers and has no stacks at hand. What the kernel has done of the
-//! operations that fibers began there, it hands on to the others. Its timers are seen to by others, when they are a little late.
+//! In reserve a carrier runs no fibers and has no stacks at hand. What the kernel has done of the operations that
+//! fibers began there, it hands on to the others. Its timers are seen to by others, when they are a little late.
 
 use std::ptr;
 

@@ -1,6 +1,7 @@
 //! Counts of what the carriers have done.
 
 use crate::carrier::carrier::Shared;
+use crate::carrier::clock;
 use crate::carrier::runtimes;
 use crate::inspect::hooks;
 use crate::protocol::reason::Reason;
@@ -91,6 +92,9 @@ pub fn kept_carriers() -> (usize, u64) {
     runtimes::for_each(|runtime: &Shared| {
         carriers += runtime.carriers.len();
         time += runtime.kept_time.load(Ordering::Relaxed);
+        // Since the monitor's last look, which may be long ago.
+        let since = clock::now().saturating_sub(runtime.last_look.load(Ordering::Relaxed));
+        time += u64::from(runtime.kept()) * since;
     });
     (carriers, time)
 }

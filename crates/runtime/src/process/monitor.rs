@@ -17,10 +17,11 @@
 //! goes though it has something to run, and leaves that to the others: the program's fibers were to run on so
 //! many carriers, and an interpreter's threads, which run one at a time, would pass their lock to and fro.
 //!
-//! Running fibers pay nothing for it. The monitor sleeps while all carriers do, or are kept asleep. Where they soon wake again, as
-//! in a server at a moderate rate, to be woken with them each time would cost about as much as what they do. There
-//! it goes on looking, more and more seldom while it finds all of them down, and sleeps after a look that
-//! finds no switch made since the one before.
+//! Running fibers pay nothing for it. The monitor sleeps while all carriers do, or are kept asleep (but not where
+//! it is to tell of those that are kept, for it tells what they do at each look). Where they soon wake again, as in
+//! a server at a moderate rate, to be woken with them each time would cost about as much as what they do. There it
+//! goes on looking, more and more seldom while it finds all of them down, and sleeps after a look that finds no
+//! switch made since the one before.
 //!
 //! A fiber that waits here may have the lock of the program's allocator. So from its first look on the monitor asks
 //! that one for nothing, nor does an added carrier until it runs a fiber. (But libc's `pthread_create` asks
@@ -190,9 +191,12 @@ fn all_sleep() -> bool {
     runtimes::for_each(|runtime| {
         let sleep = || match runtime.kept() {
             0 => runtime.all_sleep(),
-            _ => all_sleep_or_rest(runtime),
+            _ => TOLD.get().is_none() && all_sleep_or_rest(runtime),
         };
-        all &= runtime.has_stopped() || sleep() && runtime.sleepers.active() <= runtime.wanted();
+        all &= runtime.has_stopped()
+            || runtime.starting.load(Ordering::SeqCst) == 0
+                && sleep()
+                && runtime.sleepers.active() <= runtime.wanted();
     });
     all
 }
@@ -235,6 +239,8 @@ fn look_at(runtime: &Arc<Shared>, first: bool) -> Found {
     let (now, before) = (clock::now(), runtime.last_look.load(Ordering::Relaxed));
     let since = now.saturating_sub(before);
     runtime.last_look.store(now, Ordering::Relaxed);
+    // While the monitor slept, those were kept that were so before, as far as it can tell.
+    let kept_asleep = if first { runtime.kept() } else { 0 };
     for carrier in &runtime.carriers {
         let keeps = is_stuck(runtime, carrier, first);
         carrier.is_kept.store(keeps, Ordering::Relaxed);
@@ -249,7 +255,8 @@ fn look_at(runtime: &Arc<Shared>, first: bool) -> Found {
         }
     }
     runtime.stuck.store(stuck, Ordering::Relaxed);
-    runtime.kept_time.fetch_add(u64::from(stuck) * since, Ordering::Relaxed);
+    let kept = u64::from(stuck.max(kept_asleep));
+    runtime.kept_time.fetch_add(kept * since, Ordering::Relaxed);
     let is_surplus = sleepers.active() > runtime.wanted();
     let surplus = if is_surplus { runtime.surplus.load(Ordering::Relaxed) + 1 } else { 0 };
     runtime.surplus.store(surplus, Ordering::Relaxed);

@@ -72,12 +72,13 @@
 //!
 //! # Carriers that are kept
 //!
-//! Where a fiber waits in a call that is not seen, its carrier counts as one that runs, for as long as that takes. To the
-//! others it would seem that it may always have left something to the search that ends, and each search would wake
-//! another carrier in vain. So where none runs but such carriers, the last searcher S makes a heavy fence instead, after
-//! it has ended its search by `searching -= 1`, and looks at all queues. Order that fence with the light one of P, which
-//! may have gone on and queued a fiber. If P's comes first, S sees the fiber in P's queue and hands on. If S's comes first,
-//! P sees no search. How many are kept is an estimate that decides only which way is cheaper.
+//! Where a fiber waits in a call that is not seen, its carrier counts as one that runs, for as long as that takes.
+//! To the others it would seem that it may always have left something to the search that ends, and each search
+//! would wake another carrier in vain. So where none runs but such carriers, the last searcher S makes a heavy
+//! fence instead, after it has ended its search by `searching -= 1`, and looks at all queues. Order that fence with
+//! the light one of P, which may have gone on and queued a fiber. If P's comes first, S sees the fiber in P's queue
+//! and hands on. If S's comes first, P sees no search. How many are kept is an estimate that decides only which way
+//! is cheaper.
 //!
 //! # Counts
 //!
