@@ -350,25 +350,31 @@ fn a_forked_child_closes_what_its_parents_fibers_wait_on() {
     });
 }
 
+unsafe extern "C" {
+    fn fesetround(round: i32) -> i32;
+    fn fegetround() -> i32;
+}
+#[cfg(target_arch = "x86_64")]
+const UPWARD: i32 = 0x800;
+#[cfg(target_arch = "aarch64")]
+const UPWARD: i32 = 0x40_0000;
+
+/// Calls `wait` with results rounded upward, as C code may; returns how they are rounded after it.
+fn round_upward<R>(wait: impl FnOnce() -> R) -> (R, i32) {
+    // SAFETY: no floating-point code runs until the mode is set back.
+    unsafe { fesetround(UPWARD) };
+    let result = wait();
+    // SAFETY: as before.
+    (result, unsafe { (fegetround(), fesetround(0)).0 })
+}
+
 /// C code may change the rounding mode and then wait.
 #[test]
 fn rounding_is_a_fibers_own() {
-    unsafe extern "C" {
-        fn fesetround(round: i32) -> i32;
-        fn fegetround() -> i32;
-    }
-    #[cfg(target_arch = "x86_64")]
-    const UPWARD: i32 = 0x800;
-    #[cfg(target_arch = "aarch64")]
-    const UPWARD: i32 = 0x40_0000;
     carefree::Runtime::builder().carriers(1).build().unwrap().run(|| {
         let (mut reader, mut writer) = UnixStream::pair().unwrap();
         let reading = spawn(move || {
-            // SAFETY: no floating-point code runs until the mode is set back.
-            unsafe { fesetround(UPWARD) };
-            let read = reader.read(&mut [0; 8]);
-            // SAFETY: no floating-point code runs until the mode is set back.
-            let round = unsafe { (fegetround(), fesetround(0)).0 };
+            let (read, round) = round_upward(|| reader.read(&mut [0; 8]));
             (read.unwrap(), round)
         });
         carefree::sleep(Duration::from_millis(5));
@@ -376,6 +382,28 @@ fn rounding_is_a_fibers_own() {
         assert_eq!(unsafe { fegetround() }, 0);
         writer.write_all(b"x").unwrap();
         assert_eq!(reading.join().unwrap(), (1, UPWARD));
+    });
+}
+
+/// The same of a wait for a word, which takes a shorter way from the second one on. The waker goes on from a wait
+/// itself.
+#[test]
+fn rounding_is_a_fibers_own_where_it_waits_for_a_word() {
+    carefree::Runtime::builder().carriers(1).build().unwrap().run(|| {
+        const ROUNDS: usize = 5;
+        let waiting = spawn(|| {
+            for _ in 0..ROUNDS {
+                let (_, round) = round_upward(std::thread::park);
+                assert_eq!(round, UPWARD);
+            }
+        });
+        for _ in 0..ROUNDS {
+            carefree::sleep(Duration::from_millis(2));
+            // SAFETY: only reads it.
+            assert_eq!(unsafe { fegetround() }, 0);
+            waiting.thread().unpark();
+        }
+        waiting.join().unwrap();
     });
 }
 
