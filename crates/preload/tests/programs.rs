@@ -462,6 +462,12 @@ fn timers_on_clocks_of_threads_call_functions() {
     compare_c("timer_calls.c");
 }
 
+/// Where it has no room for functions of Carefree's, the handler runs where the kernel has begun it.
+#[test]
+fn faults_are_handled_on_small_stacks() {
+    compare_c("small_stack.c");
+}
+
 /// The kernel keeps them, for carriers block all signals.
 #[test]
 fn signals_that_come_while_they_are_ignored_are_gone() {

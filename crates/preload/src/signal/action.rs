@@ -10,7 +10,7 @@ use libc::sighandler_t;
 use crate::signal::crash::{self, FAULTS};
 use crate::signal::fault;
 use crate::signal::post;
-use crate::signal::set::{bit, is_ignored_by_default};
+use crate::signal::set::{bit, ignores, is_signal};
 use crate::thread::record;
 
 /// Installs the handler for faults that the program has left to their default action.
@@ -52,6 +52,7 @@ fn set(signal: c_int, handler: sighandler_t, flags: c_int, mask: u64) -> sighand
 /// block all signals, and the dispatcher comes to them later, to find what is done then.
 fn forget_ignored(signal: c_int) {
     if hosted::main_thread().is_none()
+        || !is_signal(signal)
         || is_fault(signal)
         || record::MAIN.mask.load(Ordering::SeqCst) & bit(signal) != 0
     {
@@ -68,11 +69,6 @@ fn forget_ignored(signal: c_int) {
             post::await_pass();
         }
     }
-}
-
-/// Whether it is ignored where this is done on it.
-fn ignores(signal: c_int, handler: sighandler_t) -> bool {
-    handler == libc::SIG_IGN || handler == libc::SIG_DFL && is_ignored_by_default(signal)
 }
 
 /// Whether it is a fault, whose handler is called by ours.

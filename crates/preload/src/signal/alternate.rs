@@ -8,6 +8,8 @@
 //! handler may be left by `siglongjmp`.
 
 use std::ffi::c_int;
+#[cfg(target_arch = "x86_64")]
+use std::ops::Range;
 
 use carefree_ground::kernel;
 use libc::stack_t;
@@ -78,13 +80,13 @@ pub(super) fn enter(record: &Record) -> usize {
     stack.ss_sp as usize + stack.ss_size
 }
 
-/// The end of the stack on which a handler that asks for an alternate one begins, if a thread with its stack pointer at
+/// The stack at whose end a handler that asks for an alternate one begins, if a thread with its stack pointer at
 /// `place` is interrupted; `None` if that goes on where it is.
 #[cfg(target_arch = "x86_64")]
-pub(super) fn end_for(record: &Record, place: usize) -> Option<usize> {
+pub(super) fn range_for(record: &Record, place: usize) -> Option<Range<usize>> {
     let stack = record.alternate.lock().0;
     let is_other = stack.ss_flags & libc::SS_DISABLE == 0 && !is_within(&stack, place);
-    is_other.then(|| stack.ss_sp as usize + stack.ss_size)
+    is_other.then(|| stack.ss_sp as usize..stack.ss_sp as usize + stack.ss_size)
 }
 
 /// A handler runs on the stack, if the thread has one.
@@ -125,7 +127,9 @@ pub(crate) unsafe fn change(record: &Record, new: *const stack_t, old: *mut stac
         before.ss_flags |= libc::SS_ONSTACK;
     }
     // SAFETY: as this function demands.
-    if let Some(Err(errno)) = unsafe { new.as_ref() }.map(|new| set(record, new)) {
+    // (Read before there is a lock: a fault of that would be handled by a function that takes it.)
+    let new = unsafe { new.as_ref() }.copied();
+    if let Some(Err(errno)) = new.map(|new| set(record, &new)) {
         return errno;
     }
     if !old.is_null() {

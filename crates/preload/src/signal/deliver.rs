@@ -11,7 +11,7 @@ use libc::{siginfo_t, ucontext_t};
 
 use crate::signal::handler::carefree_call_handler;
 use crate::signal::set::{
-    UNBLOCKABLE, act_by_default, action, bit, give_to_process, is_ignored_by_default,
+    UNBLOCKABLE, act_by_default, action, bit, give_to_process, ignores, is_ignored,
 };
 use crate::signal::{alternate, post};
 use crate::thread::record::{self, Alternate, Record};
@@ -51,8 +51,7 @@ pub(crate) fn handle_all(record: &Record, context: Option<*mut c_void>) -> Handl
         let signal = info.si_signo;
         let action = action(signal);
         match action.sa_sigaction {
-            libc::SIG_IGN => {}
-            libc::SIG_DFL if is_ignored_by_default(signal) => {}
+            handler if ignores(signal, handler) => {}
             libc::SIG_DFL => act_by_default(signal),
             _ => {
                 handled.handlers += 1;
@@ -178,6 +177,11 @@ fn is_begun_again(reason: Reason) -> bool {
 /// Has `thread` handle a signal of its own soon, or when it does not block it any more; false if it has ended.
 pub(crate) fn deliver(thread: HostedThread, info: siginfo_t) -> bool {
     let record = record::of(thread);
+    let kept = record.mask.load(Ordering::SeqCst) | record.awaited.load(Ordering::SeqCst);
+    // As the kernel does, where it is sent.
+    if kept & bit(info.si_signo) == 0 && is_ignored(info.si_signo) {
+        return true;
+    }
     let taken = record.pending.push(info, false);
     // A thread looks at what has come for it when it has changed its mask, or noted what it waits for.
     let open = !record.mask.load(Ordering::SeqCst) | record.awaited.load(Ordering::SeqCst);

@@ -79,6 +79,11 @@ impl Actions {
         }
     }
 
+    /// Whether this handler was set not long ago.
+    fn has_had(&self, handler: sighandler_t) -> bool {
+        self.kept.iter().any(|kept| kept.handler.load(Ordering::Relaxed) == handler)
+    }
+
     fn set(&self, action: &libc::sigaction) {
         let place = self.last.load(Ordering::Relaxed).wrapping_add(1);
         let kept = &self.kept[place % KEPT];
@@ -105,15 +110,18 @@ pub(crate) fn is_ours(handler: sighandler_t) -> bool {
 /// What the kernel is to be given for an action of the program's, which is kept; `None` for what it is given as it is.
 pub(crate) fn stand_in_for(signal: c_int, action: &libc::sigaction) -> Option<libc::sigaction> {
     let actions = actions_of(signal).filter(|_| STANDS_IN.load(Ordering::Relaxed))?;
-    // (Go knows the kernel's alternate stack, and no other.)
+    // Go knows the kernel's alternate stack, and no other. (What has handled a crash sets the handler that was there
+    // before: that is not looked for in the loader's list again, of which the thread that crashed may have the lock.)
     let handler = action.sa_sigaction;
-    if matches!(handler, libc::SIG_DFL | libc::SIG_IGN) || is_go(handler) {
+    if matches!(handler, libc::SIG_DFL | libc::SIG_IGN)
+        || !actions.has_had(handler) && is_go(handler)
+    {
         return None;
     }
     actions.set(action);
     let mut ours = *action;
     ours.sa_sigaction = on_fault as *const () as usize;
-    ours.sa_flags = (action.sa_flags | libc::SA_SIGINFO) & !libc::SA_RESETHAND;
+    ours.sa_flags = (action.sa_flags | libc::SA_SIGINFO) & !(libc::SA_RESETHAND | libc::SA_NODEFER);
     Some(ours)
 }
 
@@ -164,6 +172,10 @@ unsafe fn plainly(
         if action.sa_flags & libc::SA_RESETHAND != 0 {
             libc::sigaction(signal, &std::mem::zeroed(), std::ptr::null_mut());
         }
+        if action.sa_flags & libc::SA_NODEFER != 0 {
+            let with = (&raw const action.sa_mask).cast::<u64>().read();
+            change_kernels(libc::SIG_UNBLOCK, Some(bit(signal) & !with));
+        }
         let handler = std::mem::transmute::<usize, Handler>(action.sa_sigaction);
         handler(signal, info, context.cast());
     }
@@ -203,24 +215,31 @@ mod frame {
     const CONTEXT: usize = 304;
     /// What functions may use below their stacks' ends.
     const RED_ZONE: usize = 128;
+    /// What our functions take of the stack between the kernel's frame and the program's handler, and some more.
+    const OURS: usize = 4096;
 
     /// Goes on at the program's handler, on the alternate stack of the thread of `record`, or on the stack that was
-    /// interrupted; does not return.
+    /// interrupted. Returns where the alternate stack has no room for what the kernel has saved and our functions: such a
+    /// handler stays on the carrier's, and may not wait.
     ///
     /// # Safety
     /// What the kernel has passed, to a handler that it has begun on the carrier's alternate stack.
     pub(super) unsafe fn go_on(record: &Record, signal: c_int, context: *mut ucontext_t) {
         let place = context.cast::<u8>().wrapping_sub(8);
-        // SAFETY: as this function demands. Where there is no room, the kernel would have had none either: the fault
-        // of this writing, which is blocked, ends the program.
+        // SAFETY: as this function demands. Where a stack that was interrupted has no room, the kernel would have had
+        // none either: the fault of this writing, which is blocked, ends the program.
         unsafe {
             let registers = &mut (*context).uc_mcontext;
             let stack = registers.gregs[libc::REG_RSP as usize] as usize;
-            let end = alternate::end_for(record, stack).unwrap_or(stack - RED_ZONE);
+            let other = alternate::range_for(record, stack);
+            let end = other.as_ref().map_or(stack - RED_ZONE, |other| other.end);
             let floats = registers.fpregs.cast::<u8>();
             let bytes = if floats.is_null() { 0 } else { bytes_of(floats) };
             let floats_moved = (end - bytes) & !63;
             let moved = ((floats_moved - BYTES) & !15) - 8;
+            if other.is_some_and(|other| moved < other.start + OURS) {
+                return;
+            }
             let at = |address: usize| std::ptr::with_exposed_provenance_mut::<u8>(address);
             at(floats_moved).copy_from_nonoverlapping(floats, bytes);
             if bytes != 0 {

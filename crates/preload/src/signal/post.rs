@@ -28,6 +28,8 @@ static PASSED: AtomicU64 = AtomicU64::new(0);
 static ROUNDS: AtomicU64 = AtomicU64::new(0);
 /// How often a thread that waits for the dispatcher to pass on a signal yields its processor before it sleeps.
 const YIELDS: u32 = 100;
+/// How often it looks at most, where the dispatcher may wait for it.
+const MOST: u32 = 10_000;
 /// How long it sleeps.
 const NAP: Duration = Duration::from_micros(50);
 /// Whether a signal or a cancellation has come for a thread since the dispatcher's last look.
@@ -64,7 +66,8 @@ pub(super) fn pass(on: impl FnOnce()) {
     PASSES.store(false, Ordering::SeqCst);
 }
 
-/// Waits until the dispatcher has passed on what it had taken, if it has taken something when this is called.
+/// Waits until the dispatcher has passed on what it had taken, if it has taken something when this is called; but not for
+/// ever, for it may wait for memory, of which the caller may have interrupted the allocator.
 pub(super) fn await_pass() {
     let dispatcher = DISPATCHER.load(Ordering::SeqCst);
     if dispatcher == 0 || number() as i32 == dispatcher {
@@ -76,7 +79,7 @@ pub(super) fn await_pass() {
         return;
     }
     let mut looks = 0;
-    while ROUNDS.load(Ordering::SeqCst) == before && DISPATCHER.load(Ordering::SeqCst) != 0 {
+    while ROUNDS.load(Ordering::SeqCst) == before && looks < MOST {
         looks += 1;
         match looks < YIELDS {
             true => nap::yield_processor(),

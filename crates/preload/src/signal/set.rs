@@ -74,6 +74,16 @@ pub(crate) fn is_ignored_by_default(signal: c_int) -> bool {
     matches!(signal, libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH | libc::SIGCONT)
 }
 
+/// Whether it is ignored where this is done on it.
+pub(crate) fn ignores(signal: c_int, handler: libc::sighandler_t) -> bool {
+    handler == libc::SIG_IGN || handler == libc::SIG_DFL && is_ignored_by_default(signal)
+}
+
+/// Whether it is ignored now.
+pub(crate) fn is_ignored(signal: c_int) -> bool {
+    ignores(signal, action(signal).sa_sigaction)
+}
+
 /// Has the kernel do by default what a signal does: ends the process, or stops it. Returns when it goes on.
 pub(crate) fn act_by_default(signal: c_int) {
     let own = [std::process::id() as usize, number(), signal as usize, 0, 0, 0];

@@ -17,6 +17,14 @@ static void on_signal(int number) {
 
 static void *ends(void *value) { return value; }
 
+static int ends_of[2];
+
+static void *waits(void *value) {
+    char byte;
+    assert(read(ends_of[0], &byte, 1) == 1);
+    return value;
+}
+
 int main(void) {
     pthread_t thread;
     assert(!pthread_create(&thread, NULL, ends, NULL) && !pthread_join(thread, NULL));
@@ -32,6 +40,16 @@ int main(void) {
         // What is done by default on this one is to ignore it.
         assert(!sigaction(SIGURG, &usual, NULL) && !kill(getpid(), SIGURG) && !sigaction(SIGURG, &handle, NULL));
     }
+    // Sent to a thread, which waits.
+    assert(!pipe(ends_of) && !pthread_create(&thread, NULL, waits, NULL));
+    usleep(20000);
+    for (int i = 0; i < 300; i++) {
+        assert(signal(SIGUSR2, SIG_IGN) == SIG_DFL && !pthread_kill(thread, SIGUSR2));
+        assert(signal(SIGUSR2, SIG_DFL) == SIG_IGN);
+    }
+    assert(write(ends_of[1], "x", 1) == 1 && !pthread_join(thread, NULL));
+    // No signals.
+    assert(signal(0, on_signal) == SIG_ERR && signal(65, on_signal) == SIG_ERR);
     usleep(20000);
     printf("handled: %d\n", handled);
     assert(!kill(getpid(), SIGUSR1) && !kill(getpid(), SIGURG));

@@ -318,6 +318,17 @@ impl Shared {
         self.stuck.load(Ordering::Relaxed)
     }
 
+    /// How many carriers were kept at the monitor's last look, and have made no switch since then.
+    pub(crate) fn still_kept(&self) -> u32 {
+        // (The monitor notes one more than the switches.)
+        let is_kept = |one: &&Carrier| {
+            one.is_kept.load(Ordering::Relaxed)
+                && one.looked_at.load(Ordering::Relaxed) == one.switches() + 1
+                && !self.sleepers.is_down(one.index())
+        };
+        self.carriers.iter().filter(is_kept).count() as u32
+    }
+
     /// Whether there have been more carriers than wanted for a while. One that goes leaves to the others what
     /// is queued there, which would be in vain if it were needed again at once.
     #[inline]

@@ -94,7 +94,7 @@ pub fn kept_carriers() -> (usize, u64) {
         time += runtime.kept_time.load(Ordering::Relaxed);
         // Since the monitor's last look, which may be long ago.
         let since = clock::now().saturating_sub(runtime.last_look.load(Ordering::Relaxed));
-        time += u64::from(runtime.kept()) * since;
+        time += u64::from(runtime.still_kept()) * since;
     });
     (carriers, time)
 }

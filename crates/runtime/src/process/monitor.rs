@@ -239,8 +239,8 @@ fn look_at(runtime: &Arc<Shared>, first: bool) -> Found {
     let (now, before) = (clock::now(), runtime.last_look.load(Ordering::Relaxed));
     let since = now.saturating_sub(before);
     runtime.last_look.store(now, Ordering::Relaxed);
-    // While the monitor slept, those were kept that were so before, as far as it can tell.
-    let kept_asleep = if first { runtime.kept() } else { 0 };
+    // While the monitor slept, those were kept that were so before and have made no switch.
+    let kept_asleep = if first { runtime.still_kept() } else { 0 };
     for carrier in &runtime.carriers {
         let keeps = is_stuck(runtime, carrier, first);
         carrier.is_kept.store(keeps, Ordering::Relaxed);
