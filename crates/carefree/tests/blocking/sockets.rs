@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use carefree::{run, scope, spawn};
@@ -389,19 +389,31 @@ fn rounding_is_a_fibers_own() {
 /// itself.
 #[test]
 fn rounding_is_a_fibers_own_where_it_waits_for_a_word() {
+    const ROUNDS: u32 = 5;
+    static WORD: AtomicU32 = AtomicU32::new(0);
+    fn futex(operation: i32, value: u32) {
+        let none = std::ptr::null::<libc::timespec>();
+        let operation = operation | libc::FUTEX_PRIVATE_FLAG;
+        // SAFETY: a word that is always there, and no time.
+        unsafe { libc::syscall(libc::SYS_futex, WORD.as_ptr(), operation, value, none, 0, !0u32) };
+    }
     carefree::Runtime::builder().carriers(1).build().unwrap().run(|| {
-        const ROUNDS: usize = 5;
         let waiting = spawn(|| {
-            for _ in 0..ROUNDS {
-                let (_, round) = round_upward(std::thread::park);
-                assert_eq!(round, UPWARD);
+            for round in 0..ROUNDS {
+                let ((), rounded) = round_upward(|| {
+                    while WORD.load(Ordering::SeqCst) == round {
+                        futex(libc::FUTEX_WAIT_BITSET, round);
+                    }
+                });
+                assert_eq!(rounded, UPWARD);
             }
         });
-        for _ in 0..ROUNDS {
+        for round in 1..=ROUNDS {
             carefree::sleep(Duration::from_millis(2));
             // SAFETY: only reads it.
             assert_eq!(unsafe { fegetround() }, 0);
-            waiting.thread().unpark();
+            WORD.store(round, Ordering::SeqCst);
+            futex(libc::FUTEX_WAKE, 1);
         }
         waiting.join().unwrap();
     });
