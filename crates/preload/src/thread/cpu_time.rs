@@ -68,10 +68,7 @@ unsafe fn write(clock: clockid_t, time: *mut timespec) -> Option<c_int> {
 /// What `getrusage` has written.
 unsafe fn complete(told: *mut rusage) {
     if let Some((me, _)) = record::current() {
-        // What was not divided is the program's own.
-        let [divided, system] = me.time_split();
-        let user = divided.max(me.time_used().saturating_sub(system));
-        let [user, system] = [user, system].map(|nanos| timeval {
+        let [user, system] = me.time_split().map(|nanos| timeval {
             tv_sec: (nanos / 1_000_000_000) as _,
             tv_usec: (nanos / 1_000 % 1_000_000) as _,
         });
