@@ -81,6 +81,15 @@ const LASTING: c_int = libc::SA_RESTART;
 /// As `signal(2)` of System V has it.
 const ONCE: c_int = libc::SA_RESETHAND | libc::SA_NODEFER;
 
+/// What all kin of `signal` begin with. Where the handler of a fault is set: what is told of the one before.
+fn set_fault(signal: c_int, handler: sighandler_t, flags: c_int) -> Option<sighandler_t> {
+    if !ignores(signal, handler) {
+        forget_ignored(signal);
+    }
+    let mask = || if flags & libc::SA_NODEFER == 0 { bit(signal) } else { 0 };
+    is_fault(signal).then(|| set(signal, handler, flags, mask()))
+}
+
 stand_in! {
     /// `sigaction(2)`.
     fn sigaction(
@@ -111,61 +120,31 @@ stand_in! {
 
     /// `signal(2)`.
     fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
-        if !ignores(signal, handler) {
-            forget_ignored(signal);
-        }
-        if is_fault(signal) {
-            return set(signal, handler, LASTING, bit(signal));
-        }
         // SAFETY: the caller's arguments.
-        unsafe { next(signal, handler) }
+        set_fault(signal, handler, LASTING).unwrap_or_else(|| unsafe { next(signal, handler) })
     }
 
     /// `signal(2)` of programs for System V, and of those compiled as strict C.
     fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
-        if !ignores(signal, handler) {
-            forget_ignored(signal);
-        }
-        if is_fault(signal) {
-            return set(signal, handler, ONCE, 0);
-        }
         // SAFETY: the caller's arguments.
-        unsafe { next(signal, handler) }
+        set_fault(signal, handler, ONCE).unwrap_or_else(|| unsafe { next(signal, handler) })
     }
 
     /// `sysv_signal(3)`.
     fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
-        if !ignores(signal, handler) {
-            forget_ignored(signal);
-        }
-        if is_fault(signal) {
-            return set(signal, handler, ONCE, 0);
-        }
         // SAFETY: the caller's arguments.
-        unsafe { next(signal, handler) }
+        set_fault(signal, handler, ONCE).unwrap_or_else(|| unsafe { next(signal, handler) })
     }
 
     /// `bsd_signal(3)`.
     fn bsd_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
-        if !ignores(signal, handler) {
-            forget_ignored(signal);
-        }
-        if is_fault(signal) {
-            return set(signal, handler, LASTING, bit(signal));
-        }
         // SAFETY: the caller's arguments.
-        unsafe { next(signal, handler) }
+        set_fault(signal, handler, LASTING).unwrap_or_else(|| unsafe { next(signal, handler) })
     }
 
     /// `ssignal(3)`.
     fn ssignal(signal: c_int, handler: sighandler_t) -> sighandler_t {
-        if !ignores(signal, handler) {
-            forget_ignored(signal);
-        }
-        if is_fault(signal) {
-            return set(signal, handler, LASTING, bit(signal));
-        }
         // SAFETY: the caller's arguments.
-        unsafe { next(signal, handler) }
+        set_fault(signal, handler, LASTING).unwrap_or_else(|| unsafe { next(signal, handler) })
     }
 }

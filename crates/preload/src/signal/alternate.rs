@@ -126,8 +126,8 @@ pub(crate) unsafe fn change(record: &Record, new: *const stack_t, old: *mut stac
     if is_callers(&before) {
         before.ss_flags |= libc::SS_ONSTACK;
     }
+    // Read before there is a lock: a fault of that would be handled by a function that takes it.
     // SAFETY: as this function demands.
-    // (Read before there is a lock: a fault of that would be handled by a function that takes it.)
     let new = unsafe { new.as_ref() }.copied();
     if let Some(Err(errno)) = new.map(|new| set(record, &new)) {
         return errno;
