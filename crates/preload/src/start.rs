@@ -25,6 +25,7 @@ static HOST: Host = Host {
     handle_signals: signal::amid_call,
     ends_anywhere: thread::ends_anywhere,
     after_call: signal::after_call,
+    settle_child: signal::settle_child,
     take_signal: signal::take,
     mask: signal::mask,
     set_mask: signal::set_mask,

@@ -457,6 +457,12 @@ fn timers_are_those_of_threads() {
     compare_c("timers.c");
 }
 
+/// Of a timer that was stopped, what the own process was sent, and a child that has ended.
+#[test]
+fn signals_come_before_the_call_that_has_caused_them_returns() {
+    compare_c("ordered.c");
+}
+
 #[test]
 fn timers_on_clocks_of_threads_call_functions() {
     compare_c("timer_calls.c");

@@ -72,6 +72,9 @@ pub struct Host {
     /// arguments say whether the call was interrupted, and whether the thread can be cancelled at it. Returns
     /// whether it is to be made again.
     pub after_call: unsafe extern "C-unwind" fn(bool, bool) -> bool,
+    /// To be called by a hosted thread that is told of a child: the signal that was sent for that is with the thread
+    /// that it is for when this returns. `after_call` has it handled.
+    pub settle_child: fn(),
 }
 
 static HOST: AtomicPtr<Host> = AtomicPtr::new(ptr::null_mut());
@@ -193,6 +196,13 @@ fn after(host: &Host, failed: bool, cancels: bool) -> bool {
 pub(crate) fn ends_by_signal() {
     if let Some(me) = hosted::current() {
         me.take_cut();
+    }
+}
+
+/// The caller is told of a child.
+pub(crate) fn settle_child() {
+    if let Some(host) = get().filter(|_| hosted::current().is_some()) {
+        (host.settle_child)();
     }
 }
 

@@ -13,6 +13,7 @@ use carefree_runtime::operation::{Ended, Wait};
 use libc::{id_t, idtype_t, pid_t, rusage, siginfo_t};
 
 use crate::call::answer::{Answer, answer, interruption};
+use crate::call::host;
 use crate::call::own_file::OwnFile;
 use crate::call::sys::{self, Number};
 use crate::call::user::User;
@@ -106,6 +107,9 @@ pub(super) fn wait_for_child(
     // `WUNTRACED` is waitid's `WSTOPPED`.
     until_changed(kind, id, options | libc::WEXITED, || {
         let tried = sys::call(Number::WAIT4, arguments);
+        if matches!(tried, Ok(1..)) {
+            host::settle_child();
+        }
         (tried != Ok(0) || options & libc::WNOHANG != 0).then_some(tried)
     })
 }
@@ -127,6 +131,9 @@ fn wait_for_child_by_id(kind: idtype_t, id: id_t, info: User<siginfo_t>, options
         let unchanged = tried == Ok(0) && unsafe { child.si_pid() } == 0;
         if unchanged && options & libc::WNOHANG == 0 {
             return None;
+        }
+        if tried.is_ok() && !unchanged {
+            host::settle_child();
         }
         if tried.is_ok() && !info.is_null() {
             if let Err(errno) = info.write(child) {

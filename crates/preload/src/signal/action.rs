@@ -66,7 +66,7 @@ fn forget_ignored(signal: c_int) {
             && ignores(signal, found.sa_sigaction)
         {
             sigaction(signal, &raw const found, ptr::null_mut());
-            post::await_pass();
+            post::settle();
         }
     }
 }

@@ -258,6 +258,24 @@ pub(crate) fn end(record: &Record) {
     record.pending.clear();
 }
 
+/// What has come for the process when this is called, is for a thread when this returns, as where a call of the caller's
+/// has caused it: the kernel hands such a signal over before the call returns. What of it is the caller's is handled.
+pub(crate) fn settle() {
+    if record::current().is_some() {
+        post::settle();
+        handle();
+    }
+}
+
+/// A child of the calling hosted thread's process has ended, stopped or gone on: what the kernel has sent for that is for
+/// a thread when this returns, if it is handled.
+pub(crate) fn settle_child() {
+    let action = action(libc::SIGCHLD).sa_sigaction;
+    if !ignores(libc::SIGCHLD, action) {
+        post::settle();
+    }
+}
+
 /// Interrupts what a thread does, so that it handles what has come for it.
 pub(crate) fn interrupt(thread: HostedThread) {
     if thread.reason() == Reason::Runs {

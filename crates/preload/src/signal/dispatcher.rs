@@ -55,14 +55,16 @@ pub(crate) fn run() -> ! {
     post::open(number() as i32);
     // Before that, nothing could interrupt this thread.
     let mut pause = post::has_come().then_some(LOOK);
+    let mut ticket = None;
     loop {
-        post::begin_round();
         let taken = !(post::excluded() | FAULTS | UNBLOCKABLE);
-        if let Some(mut info) = take_pending(taken, pause) {
-            match info.si_signo {
-                OURS => timer::fired(&mut info),
-                _ => post::pass(|| pass_on(&info)),
-            }
+        match take_pending(taken, if ticket.is_some() { Some(0) } else { pause }) {
+            Some(mut info) if info.si_signo == OURS => match post::ticket(&info) {
+                Some(issued) => ticket = ticket.max(Some(issued)),
+                None => timer::fired(&mut info),
+            },
+            Some(info) => post::pass(|| pass_on(&info)),
+            None => ticket.take().into_iter().for_each(post::settled),
         }
         if post::has_come() {
             pause = Some(LOOK);

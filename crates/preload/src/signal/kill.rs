@@ -1,49 +1,28 @@
-//! Sending signals to threads.
+//! Sending signals to threads, and to the process.
+//!
+//! If a thread sends its own process a signal, the kernel has handed it to a thread when the call returns, and a handler
+//! that the caller is to run has run. The kernel's is the dispatcher, so the caller waits until that has passed it on.
 
-use std::ffi::c_int;
-use std::mem::MaybeUninit;
+use std::ffi::{c_int, c_long, c_uint};
 use std::sync::atomic::Ordering;
 
+use carefree_ground::kernel;
 use carefree_runtime::hosted::{self, HostedThread};
 use libc::{pid_t, pthread_t, siginfo_t, sigval};
 
-use crate::signal::deliver;
 use crate::signal::set::{
     OURS, UNBLOCKABLE, act_by_default, action, bit, is_ignored_by_default, is_signal,
 };
+use crate::signal::{deliver, sent};
 use crate::thread::find_number;
 use crate::thread::record::{self, set_errno};
 
-/// What a receiver is told of a signal that a thread of this process has sent.
-fn from_here(signal: c_int, code: c_int, value: Option<sigval>) -> siginfo_t {
-    /// The kernel's layout, of what is sent by a process.
-    #[repr(C)]
-    struct Sent {
-        signal: c_int,
-        errno: c_int,
-        code: c_int,
-        padding: c_int,
-        process: pid_t,
-        user: libc::uid_t,
-        value: usize,
-    }
-    let mut info = MaybeUninit::<siginfo_t>::zeroed();
-    let value = value.map_or(0, |value| value.sival_ptr as usize);
-    // SAFETY: a `siginfo_t` begins with this; zeros are valid for the rest.
-    unsafe {
-        let (process, user) = (libc::getpid(), libc::getuid());
-        let sent = Sent { signal, errno: 0, code, padding: 0, process, user, value };
-        info.as_mut_ptr().cast::<Sent>().write(sent);
-        info.assume_init()
-    }
-}
-
 /// `pthread_kill` of a hosted thread: an `errno`, or 0.
 pub(crate) fn send(thread: HostedThread, signal: c_int) -> c_int {
-    send_with(thread, signal, libc::SI_TKILL, None)
+    send_with(thread, signal, libc::SI_TKILL, 0)
 }
 
-fn send_with(thread: HostedThread, signal: c_int, code: c_int, value: Option<sigval>) -> c_int {
+fn send_with(thread: HostedThread, signal: c_int, code: c_int, value: usize) -> c_int {
     if signal == 0 {
         return 0;
     }
@@ -59,7 +38,7 @@ fn send_with(thread: HostedThread, signal: c_int, code: c_int, value: Option<sig
         act_by_default(signal);
         return 0;
     }
-    let info = from_here(signal, code, value);
+    let info = sent::told(signal, code, value);
     if thread.is_me() {
         record.pending.push(info, false);
         deliver::handle();
@@ -68,6 +47,35 @@ fn send_with(thread: HostedThread, signal: c_int, code: c_int, value: Option<sig
         let _ = deliver::deliver(thread, info);
     }
     0
+}
+
+/// Whether `kill` may send a signal to the own process, among others.
+fn is_here(process: pid_t) -> bool {
+    process <= 0 || process == std::process::id() as pid_t
+}
+
+/// What `call` returns. If it may have sent the own process a signal, that is handed over then.
+fn settled_if(here: bool, call: impl FnOnce() -> c_int) -> c_int {
+    let result = call();
+    if here && result == 0 {
+        deliver::settle();
+    }
+    result
+}
+
+/// These calls by their numbers: an `errno`, or 0. `None` for others.
+///
+/// # Safety
+/// As for the system call.
+pub(crate) unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<c_int> {
+    let here = match number {
+        libc::SYS_kill | libc::SYS_rt_sigqueueinfo => is_here(arguments[0] as pid_t),
+        libc::SYS_pidfd_send_signal => true,
+        _ => return None,
+    };
+    // SAFETY: as this function demands.
+    let call = || unsafe { kernel::call(number, arguments) }.err().unwrap_or(0);
+    Some(settled_if(here, call))
 }
 
 /// -1 with `errno`, or 0.
@@ -97,7 +105,7 @@ stand_in! {
         // SAFETY: the caller's arguments.
         unsafe {
             match record::find(thread) {
-                Some((thread, _)) => send_with(thread, signal, libc::SI_QUEUE, Some(value)),
+                Some((thread, _)) => send_with(thread, signal, libc::SI_QUEUE, value.sival_ptr as usize),
                 None => next(thread, signal, value),
             }
         }
@@ -136,11 +144,34 @@ stand_in! {
                     }
                     acts
                 }
-                _ => deliver::deliver_to_any(from_here(signal, libc::SI_USER, None)),
+                _ => deliver::deliver_to_any(sent::told(signal, libc::SI_USER, 0)),
             }
         };
         // SAFETY: the caller's arguments.
-        if passed { 0 } else { unsafe { next(process, signal) } }
+        if passed { 0 } else { unsafe { settled_if(is_here(process), || next(process, signal)) } }
+    }
+
+    /// `killpg(3)`.
+    fn killpg(group: pid_t, signal: c_int) -> c_int {
+        // SAFETY: the caller's arguments.
+        unsafe { settled_if(true, || next(group, signal)) }
+    }
+
+    /// `sigqueue(3)`.
+    fn sigqueue(process: pid_t, signal: c_int, value: sigval) -> c_int {
+        // SAFETY: the caller's arguments.
+        unsafe { settled_if(is_here(process), || next(process, signal, value)) }
+    }
+
+    /// `pidfd_send_signal(2)`.
+    fn pidfd_send_signal(
+        process: c_int,
+        signal: c_int,
+        info: *mut siginfo_t,
+        flags: c_uint,
+    ) -> c_int {
+        // SAFETY: the caller's arguments.
+        unsafe { settled_if(true, || next(process, signal, info, flags)) }
     }
 
     /// `SIGRTMIN`: the one after ours.

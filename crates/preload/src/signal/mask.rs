@@ -7,7 +7,7 @@ use carefree_runtime::wait::without_parking;
 use libc::sigset_t;
 
 use crate::signal::set::{
-    UNBLOCKABLE, bit, change_kernels, give_to_kernel_thread, open_faults, take_pending,
+    UNBLOCKABLE, bit, change_kernels, give_to_thread, number, open_faults, take_pending,
 };
 use crate::signal::{beside, deliver, post};
 use crate::thread::record::{self, Record, set_errno};
@@ -143,7 +143,7 @@ pub(crate) fn for_program_in_place<T>(f: impl FnOnce() -> T) -> T {
     while let Some(info) = record.pending.take(mask) {
         given |= bit(info.si_signo);
         count += 1;
-        give_to_kernel_thread(&info);
+        let _ = give_to_thread(number() as i32, &info);
     }
     let result = for_child(f);
     // The program was not started. (The carrier blocks them.)

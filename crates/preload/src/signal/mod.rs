@@ -16,6 +16,7 @@
 //! Faults (`SIGSEGV` and its kin) come to the carrier in the middle of the fiber that has caused them: see `fault`.
 
 mod action;
+mod alarm;
 mod alternate;
 mod beside;
 mod carrier;
@@ -30,6 +31,7 @@ mod kill;
 mod mask;
 mod post;
 pub(crate) mod queue;
+mod sent;
 mod set;
 mod timer;
 mod wait;
@@ -37,11 +39,11 @@ mod wait;
 pub(crate) use action::prepare as prepare_for_crashes;
 pub(crate) use alternate::{change as change_alternate, give_back as give_alternate_back};
 pub(crate) use carrier::is_ours;
-pub(crate) use deliver::{after_call, amid_call, end, handle, interrupt};
+pub(crate) use deliver::{after_call, amid_call, end, handle, interrupt, settle_child};
 pub(crate) use dispatcher::{begin, give_up, renew, run};
 pub(crate) use fault::prepare as stand_in_for_handlers;
 pub(crate) use jump::find as find_sigsetjmp;
-pub(crate) use kill::send;
+pub(crate) use kill::{by_number as kill_by_number, send};
 pub(crate) use mask::{
     change, for_child, for_program, for_program_in_place, mask, note_fork, set as set_mask,
     set_kernels,

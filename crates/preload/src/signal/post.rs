@@ -13,8 +13,12 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use carefree_ground::nap;
+use libc::siginfo_t;
 
-use crate::signal::set::{FAULTS, OURS, UNBLOCKABLE, bit, number, poke, take_pending};
+use crate::signal::sent;
+use crate::signal::set::{
+    FAULTS, OURS, UNBLOCKABLE, bit, give_to_thread, number, poke, take_pending,
+};
 use crate::thread::record::Record;
 
 /// The kernel's number of the dispatcher; 0 if there is none.
@@ -24,8 +28,9 @@ static EXCLUDED: AtomicU64 = AtomicU64::new(0);
 /// Whether the dispatcher has taken a signal and not passed it on yet, and how many it has passed on.
 static PASSES: AtomicBool = AtomicBool::new(false);
 static PASSED: AtomicU64 = AtomicU64::new(0);
-/// How often it was about to take signals.
-static ROUNDS: AtomicU64 = AtomicU64::new(0);
+/// Tickets that were issued, and the last of those by which all that had come before is passed on. See [`settle`].
+static ISSUED: AtomicU64 = AtomicU64::new(0);
+static SETTLED: AtomicU64 = AtomicU64::new(0);
 /// How often a thread that waits for the dispatcher to pass on a signal yields its processor before it sleeps.
 const YIELDS: u32 = 100;
 /// How often it looks at most, where the dispatcher may wait for it.
@@ -66,20 +71,27 @@ pub(super) fn pass(on: impl FnOnce()) {
     PASSES.store(false, Ordering::SeqCst);
 }
 
-/// Waits until the dispatcher has passed on what it had taken, if it has taken something when this is called; but not for
-/// ever, for it may wait for memory, of which the caller may have interrupted the allocator.
-pub(super) fn await_pass() {
+/// Waits until the dispatcher has passed on what had come when this was called; but not for ever, for it may wait for
+/// memory, of which the caller may have interrupted the allocator.
+///
+/// # All that had come
+///
+/// The caller sends the dispatcher a ticket. The kernel hands out signals with the same number in their order, so
+/// timers of ours that ended before come first. But it hands out a thread's signals before the process's. So the
+/// dispatcher settles the ticket only when it finds nothing more pending.
+pub(super) fn settle() {
     let dispatcher = DISPATCHER.load(Ordering::SeqCst);
     if dispatcher == 0 || number() as i32 == dispatcher {
         return;
     }
-    let before = ROUNDS.load(Ordering::SeqCst);
-    // (It is not in the child of a `vfork`.)
-    if !poke(dispatcher) {
+    let ticket = ISSUED.fetch_add(1, Ordering::SeqCst) + 1;
+    let info = sent::told(OURS, libc::SI_QUEUE, ticket as usize);
+    // (It is not in the child of a `vfork`; and the user may have as many signals pending as may be.)
+    if !give_to_thread(dispatcher, &info) {
         return;
     }
     let mut looks = 0;
-    while ROUNDS.load(Ordering::SeqCst) == before && looks < MOST {
+    while SETTLED.load(Ordering::SeqCst) < ticket && looks < MOST {
         looks += 1;
         match looks < YIELDS {
             true => nap::yield_processor(),
@@ -89,9 +101,17 @@ pub(super) fn await_pass() {
     }
 }
 
-/// The dispatcher is about to take signals.
-pub(super) fn begin_round() {
-    ROUNDS.fetch_add(1, Ordering::SeqCst);
+/// The ticket that the dispatcher was sent, if this is one.
+pub(super) fn ticket(info: &siginfo_t) -> Option<u64> {
+    // SAFETY: what was sent with a value has one.
+    let value = (info.si_code == libc::SI_QUEUE).then(|| unsafe { info.si_value() }.sival_ptr);
+    // (Other processes may send what they like.)
+    value.map(|value| value as u64).filter(|ticket| *ticket <= ISSUED.load(Ordering::SeqCst))
+}
+
+/// All that came before this ticket is passed on.
+pub(super) fn settled(ticket: u64) {
+    SETTLED.fetch_max(ticket, Ordering::SeqCst);
 }
 
 /// Signals that the dispatcher does not take.

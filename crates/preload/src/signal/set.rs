@@ -142,10 +142,10 @@ pub(crate) fn give_to_process(info: &siginfo_t) {
     let _ = unsafe { kernel::call(libc::SYS_rt_sigqueueinfo, arguments) };
 }
 
-/// Sends the calling kernel thread a signal that one of the program's threads was told of.
-pub(crate) fn give_to_kernel_thread(info: &siginfo_t) {
+/// Sends a kernel thread of the process a signal of which this is told; false if there is no such thread, or no room.
+pub(crate) fn give_to_thread(thread: i32, info: &siginfo_t) -> bool {
     let (process, signal) = (std::process::id() as usize, info.si_signo as usize);
-    let arguments = [process, number(), signal, ptr::from_ref(info) as usize, 0, 0];
+    let arguments = [process, thread as usize, signal, ptr::from_ref(info) as usize, 0, 0];
     // SAFETY: what was told of the signal.
-    let _ = unsafe { kernel::call(libc::SYS_rt_tgsigqueueinfo, arguments) };
+    unsafe { kernel::call(libc::SYS_rt_tgsigqueueinfo, arguments) }.is_ok()
 }

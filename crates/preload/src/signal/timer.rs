@@ -11,6 +11,11 @@
 //! anew with what is left. While the thread uses nothing, it is asked at growing intervals. So such a timer may be
 //! late by [`PAUSE`], as one of the kernel's may by a tick.
 //!
+//! # What comes when a timer is stopped
+//!
+//! The kernel has handed over what a timer sent before it was set anew or deleted: no handler is called for it later.
+//! So these calls wait until the dispatcher has passed that on.
+//!
 //! A function that is called on a thread of its own (`SIGEV_THREAD`) is libc's matter, which knows clocks of the
 //! kernel's alone; on the clock of a hosted thread, the dispatcher creates those threads.
 
@@ -26,7 +31,7 @@ use libc::{clockid_t, itimerspec, sigevent, siginfo_t, timespec};
 
 use crate::signal::expiry::Expiry;
 use crate::signal::set::{OURS, give_to_process, is_signal};
-use crate::signal::{deliver, post};
+use crate::signal::{alarm, deliver, post};
 use crate::thread::record::set_errno;
 use crate::thread::{Call, clock_owner, find_number};
 
@@ -338,15 +343,32 @@ pub(crate) unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<
                 ))
             }
             libc::SYS_timer_settime => {
-                set(a as c_int, b as c_int, c as *const itimerspec, d as *mut itimerspec)
+                let set = set(a as c_int, b as c_int, c as *const itimerspec, d as *mut itimerspec);
+                Some(settled(match set {
+                    None => kernel::call(number, arguments),
+                    Some(0) => Ok(0),
+                    Some(errno) => Err(errno),
+                }))
             }
             libc::SYS_timer_gettime => get(a as c_int, b as *mut itimerspec),
             libc::SYS_timer_delete => {
                 forget(a as c_int);
-                None
+                Some(settled(kernel::call(number, arguments)))
             }
+            libc::SYS_setitimer => Some(alarm::set(a, b as *const _, c as *mut _)),
             _ => None,
         }
+    }
+}
+
+/// An `errno`, or 0. What a timer sent before it was set or deleted is with a thread then.
+fn settled(result: Result<usize, c_int>) -> c_int {
+    match result {
+        Ok(_) => {
+            deliver::settle();
+            0
+        }
+        Err(errno) => errno,
     }
 }
 
@@ -391,12 +413,16 @@ stand_in! {
         old: *mut itimerspec,
     ) -> c_int {
         // SAFETY: the caller's arguments.
-        unsafe {
+        let set = unsafe {
             match set(id_of(timer), flags, new, old) {
                 Some(errno) => answer(errno),
                 None => next(timer, flags, new, old),
             }
+        };
+        if set == 0 {
+            deliver::settle();
         }
+        set
     }
 
     /// `timer_gettime(2)`.
@@ -423,6 +449,10 @@ stand_in! {
     fn timer_delete(timer: Name) -> c_int {
         forget(id_of(timer));
         // SAFETY: the caller's argument.
-        unsafe { next(timer) }
+        let deleted = unsafe { next(timer) };
+        if deleted == 0 {
+            deliver::settle();
+        }
+        deleted
     }
 }

@@ -62,7 +62,8 @@ pub(crate) unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<
         _ => unsafe {
             let cloned = clone::by_number(number, arguments).map(answer_of);
             let asked = cloned.or_else(|| cpu_time::by_number(number, arguments).map(c_long::from));
-            asked.or_else(|| signal::timer_by_number(number, arguments).map(answer))
+            let timer = asked.or_else(|| signal::timer_by_number(number, arguments).map(answer));
+            timer.or_else(|| signal::kill_by_number(number, arguments).map(answer))
         },
     }
 }

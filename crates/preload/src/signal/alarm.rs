@@ -1,0 +1,71 @@
+//! Timers of the process (`alarm`, `setitimer`), whose signals the dispatcher takes.
+//!
+//! When a timer has been set, what it sent before is with a thread: no signal of a timer comes after the timer was
+//! stopped. Nothing can be on its way if it was to end once, and had not.
+
+use std::ffi::{c_int, c_uint};
+use std::mem::MaybeUninit;
+
+use carefree_ground::kernel;
+use libc::{itimerval, useconds_t};
+
+use crate::signal::deliver;
+use crate::thread::record::set_errno;
+
+/// `setitimer(2)`: an `errno`, or 0.
+///
+/// # Safety
+/// As for the system call.
+pub(super) unsafe fn set(which: usize, new: *const itimerval, old: *mut itimerval) -> c_int {
+    let mut before = MaybeUninit::<itimerval>::zeroed();
+    let arguments = [which, new as usize, before.as_mut_ptr() as usize, 0, 0, 0];
+    // SAFETY: as this function demands, with room for what was set before.
+    let set = unsafe { kernel::call(libc::SYS_setitimer, arguments) };
+    if let Err(errno) = set {
+        return errno;
+    }
+    // SAFETY: zeros, or what the kernel has written; room for it, or null.
+    unsafe {
+        let before = before.assume_init();
+        if !old.is_null() {
+            old.write(before);
+        }
+        let is_null = |time: libc::timeval| time.tv_sec == 0 && time.tv_usec == 0;
+        if is_null(before.it_value) || !is_null(before.it_interval) {
+            deliver::settle();
+        }
+    }
+    0
+}
+
+stand_in! {
+    /// `setitimer(2)`.
+    fn setitimer(which: c_int, new: *const itimerval, old: *mut itimerval) -> c_int {
+        // SAFETY: the caller's arguments.
+        match unsafe { set(which as usize, new, old) } {
+            0 => 0,
+            errno => {
+                set_errno(errno);
+                -1
+            }
+        }
+    }
+
+    /// `alarm(2)`. (Where seconds were left, nothing was on its way: that of an interval is not asked for.)
+    fn alarm(seconds: c_uint) -> c_uint {
+        // SAFETY: the caller's argument.
+        let left = unsafe { next(seconds) };
+        if left == 0 {
+            deliver::settle();
+        }
+        left
+    }
+
+    /// `ualarm(3)`.
+    fn ualarm(micros: useconds_t, interval: useconds_t) -> useconds_t {
+        // SAFETY: the caller's arguments.
+        let left = unsafe { next(micros, interval) };
+        deliver::settle();
+        left
+    }
+}
