@@ -17,9 +17,11 @@
 
 use std::mem;
 use std::ops::{Deref, DerefMut};
+use std::ptr;
 #[cfg(not(loom))]
 use std::time::Duration;
 
+use carefree_ground::kernel;
 #[cfg(not(loom))]
 use carefree_ground::nap;
 
@@ -110,19 +112,40 @@ impl Walk {
     }
 }
 
-#[cfg(not(loom))]
-pub(crate) static LOT: [Bucket; BUCKETS] = [const { Bucket::new() }; BUCKETS];
-#[cfg(loom)]
-loom::lazy_static! {
-    pub(crate) static ref LOT: [Bucket; BUCKETS] = [Bucket::new(), Bucket::new()];
+/// On pages of their own.
+#[repr(align(4096))]
+struct Lot {
+    buckets: [Bucket; BUCKETS],
+    /// Not zero where the kernel has not wiped these pages since [`prepare`], or the last fork.
+    mark: AtomicU32,
 }
 
-/// Forgets all waiters: in the child of a fork, which has none of the parent's other fibers and threads.
+#[cfg(not(loom))]
+static LOT: Lot = Lot { buckets: [const { Bucket::new() }; BUCKETS], mark: AtomicU32::new(0) };
+#[cfg(loom)]
+loom::lazy_static! {
+    static ref LOT: Lot = Lot { buckets: [Bucket::new(), Bucket::new()], mark: AtomicU32::new(0) };
+}
+
+/// Has the kernel wipe the buckets in children of forks, which forgets all waiters: the child has none of the parent's
+/// other fibers and threads. To look at each bucket would take the child a page of memory for each page of theirs.
+pub(crate) fn prepare() {
+    let lot: &Lot = &LOT;
+    let wipe = libc::MADV_WIPEONFORK as usize;
+    let range = [ptr::from_ref(lot).addr(), size_of::<Lot>(), wipe, 0, 0, 0];
+    // (Where it is refused, or accepted and ignored, the mark tells the child.)
+    // SAFETY: whole pages of this crate's own, which children access after `renew` only.
+    let _ = unsafe { kernel::call(libc::SYS_madvise, range) };
+    lot.mark.store(1, Ordering::Relaxed);
+}
+
+/// Forgets all waiters: in the child of a fork, where the kernel has not [wiped](prepare) them.
 ///
 /// # Safety
 /// There is one thread, and it is not in here.
 pub(crate) unsafe fn renew() {
-    for bucket in LOT.iter().filter(|bucket| bucket.word.load(Ordering::Relaxed) != 0) {
+    let kept = LOT.mark.swap(1, Ordering::Relaxed) != 0;
+    for bucket in LOT.buckets.iter().filter(|bucket| kept && bucket.is_used()) {
         // SAFETY: there is one thread, and it does not have the lock.
         bucket.list.with_mut(|list| unsafe { *list = List { first: None } });
         bucket.word.store(0, Ordering::Relaxed);
@@ -144,7 +167,13 @@ pub(crate) fn keys_together(count: usize) -> Vec<usize> {
 
 #[inline]
 pub(crate) fn bucket(key: usize) -> &'static Bucket {
-    &LOT[index(key)]
+    at(index(key))
+}
+
+/// The bucket of this index.
+#[inline]
+pub(crate) fn at(index: usize) -> &'static Bucket {
+    &LOT.buckets[index]
 }
 
 impl Bucket {
@@ -383,7 +412,7 @@ fn take_out(fiber: FiberRef) {
     while fiber.linked.load(Ordering::Acquire) {
         // `requeue` may change the key, and with it the bucket, until this has the bucket's lock.
         let place = index(fiber.key.load(Ordering::Relaxed));
-        let mut list = LOT[place].lock();
+        let mut list = at(place).lock();
         if index(fiber.key.load(Ordering::Relaxed)) == place && fiber.linked.load(Ordering::Relaxed)
         {
             let run = list.run(fiber.key.load(Ordering::Relaxed));

@@ -48,6 +48,9 @@ const LOCAL: usize = 512;
 pub(crate) const CLOSURE_MAX: usize = 1024;
 /// How many move between a carrier and the pool at once.
 const BATCH: usize = 64;
+/// How many stacks a carrier acquires at first; then always twice as many, up to a batch. Each has a guard, and large
+/// stacks a page table for that, which a process with few fibers need not hold, and its forks not copy.
+const FIRST: usize = 4;
 /// How many are furnished at once for fibers that start: what is written to a stack long before its fiber runs would
 /// have left the cache by then.
 const AHEAD: usize = 8;
@@ -382,6 +385,8 @@ pub(crate) struct Local {
     bare: Vec<Stack>,
     /// How many stacks are promised to this carrier, and not yet to a fiber.
     promises: usize,
+    /// How many stacks were acquired at the last time; 0 if none were.
+    acquired: usize,
 }
 
 impl Local {
@@ -502,7 +507,7 @@ impl Local {
     /// Furnishes some stacks, using up promises of this carrier, and takes one.
     fn take_promised_bare(&mut self) -> io::Result<Furnished> {
         if self.bare.is_empty() {
-            let wanted = self.promises.min(BATCH);
+            let wanted = self.promises.min(self.next_batch());
             StackPool::global().acquire_promised(size::default(), wanted, &mut self.bare)?;
             self.promises -= self.bare.len();
         }
@@ -525,6 +530,12 @@ impl Local {
             std::alloc::handle_alloc_error(std::alloc::Layout::new::<FiberStack>());
         }
         self.promises -= 1;
+    }
+
+    /// How many stacks to acquire.
+    fn next_batch(&mut self) -> usize {
+        self.acquired = (2 * self.acquired).clamp(FIRST, BATCH);
+        self.acquired
     }
 
     #[cold]
@@ -559,11 +570,12 @@ impl Local {
         if let Some(stack) = self.idle.pop() {
             return Ok(stack.reset());
         }
-        let mut acquired = StackPool::global().acquire_many(size::default(), BATCH, &mut self.bare);
+        let batch = self.next_batch();
+        let mut acquired = StackPool::global().acquire_many(size::default(), batch, &mut self.bare);
         if acquired.is_err() && self.promises > 0 {
             // They may be all that is left.
             self.give_promises_back(self.promises);
-            acquired = StackPool::global().acquire_many(size::default(), BATCH, &mut self.bare);
+            acquired = StackPool::global().acquire_many(size::default(), batch, &mut self.bare);
         }
         match acquired {
             Err(refusal) if self.bare.is_empty() => {

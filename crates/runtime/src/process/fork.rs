@@ -18,7 +18,8 @@
 //! | what | in the child |
 //! |---|---|
 //! | bare stacks, what blocks of thread-local storage are made from; the list of runtimes | their locks are taken before the fork, so they are consistent; stacks of the parent's fibers are lost |
-//! | headers, furnished stacks that idle, the parking lot, the offload pool, the watchdog, the process's runtime | forgotten, and made anew when they are needed |
+//! | the parking lot's buckets | the kernel wipes them |
+//! | headers, furnished stacks that idle, the offload pool, the watchdog, the process's runtime | forgotten, and made anew when they are needed |
 //! | what is found out once, when it is first needed | the child must not wait for a thread of the parent's to find it: either it is known before the first fork (`prepare_process`), or each caller finds it by itself |
 //! | the loader's lock | no thread of the runtime's holds it: see `carefree_context::loader` |
 //! | the lock of std's that its threads take at their beginning and end | not taken in the child: its threads are libc's alone, fibers' names are not told to std, and what has forked does not return to std's function: see `launch` |
@@ -58,6 +59,7 @@ use crate::wait::offload;
 pub(crate) fn prepare_process() {
     // Finds out what the child could not, and makes the locks that `prepare` takes.
     tls::mode();
+    bucket::prepare();
     // SAFETY: the handlers are functions of this program, and may be called at any fork.
     unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
 }

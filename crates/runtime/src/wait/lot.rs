@@ -40,7 +40,7 @@
 //! what waits for a mutex or a moment, or unlocks one. (An operation of the kernel's that is submitted may
 //! allocate: allocators do not read from sockets.)
 
-use crate::carrier::bucket::{Guard, Held, LOT, List, bucket, fence_after_lock, index};
+use crate::carrier::bucket::{Guard, Held, List, at, bucket, fence_after_lock, index};
 use crate::carrier::carrier;
 use crate::carrier::policy::{Place, UNPARKED};
 #[cfg(not(loom))]
@@ -277,8 +277,8 @@ pub fn requeue(
         // Locked in the order of their indices, so that two threads that lock the same two buckets do not
         // wait for each other.
         let (source, target) = (index(from), index(to));
-        let mut low = LOT[source.min(target)].lock();
-        let mut high = (source != target).then(|| LOT[source.max(target)].lock());
+        let mut low = at(source.min(target)).lock();
+        let mut high = (source != target).then(|| at(source.max(target)).lock());
         fence_after_lock();
         if !validate() {
             return None;
