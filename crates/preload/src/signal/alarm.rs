@@ -17,23 +17,19 @@ use crate::thread::record::set_errno;
 /// # Safety
 /// As for the system call.
 pub(super) unsafe fn set(which: usize, new: *const itimerval, old: *mut itimerval) -> c_int {
-    let mut before = MaybeUninit::<itimerval>::zeroed();
-    let arguments = [which, new as usize, before.as_mut_ptr() as usize, 0, 0, 0];
+    let mut own = MaybeUninit::<itimerval>::uninit();
+    let before = if old.is_null() { own.as_mut_ptr() } else { old };
+    let arguments = [which, new as usize, before as usize, 0, 0, 0];
     // SAFETY: as this function demands, with room for what was set before.
     let set = unsafe { kernel::call(libc::SYS_setitimer, arguments) };
     if let Err(errno) = set {
         return errno;
     }
-    // SAFETY: zeros, or what the kernel has written; room for it, or null.
-    unsafe {
-        let before = before.assume_init();
-        if !old.is_null() {
-            old.write(before);
-        }
-        let is_null = |time: libc::timeval| time.tv_sec == 0 && time.tv_usec == 0;
-        if is_null(before.it_value) || !is_null(before.it_interval) {
-            deliver::settle();
-        }
+    // SAFETY: the kernel has written it.
+    let before = unsafe { before.read() };
+    let is_null = |time: libc::timeval| time.tv_sec == 0 && time.tv_usec == 0;
+    if is_null(before.it_value) || !is_null(before.it_interval) {
+        deliver::settle();
     }
     0
 }

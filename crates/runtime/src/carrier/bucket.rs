@@ -422,3 +422,44 @@ fn take_out(fiber: FiberRef) {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Whether `holds` in the child of a fork. (No handlers of forks run.)
+    fn in_child(holds: impl Fn() -> bool) -> bool {
+        // SAFETY: the child makes no call but one to end.
+        unsafe {
+            match libc::syscall(libc::SYS_fork) {
+                0 => libc::_exit(i32::from(holds())),
+                child => {
+                    let mut status = 0;
+                    assert_eq!(libc::waitpid(child as i32, &raw mut status, 0), child as i32);
+                    libc::WEXITSTATUS(status) == 1
+                }
+            }
+        }
+    }
+
+    /// Where the kernel wipes the buckets, and where it does not.
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn a_child_forgets_the_waiters() {
+        prepare();
+        let held = bucket(8).lock();
+        // SAFETY: the child has one thread, which is not in here.
+        let renews = || unsafe {
+            renew();
+            !bucket(8).is_used()
+        };
+        assert!(in_child(|| !bucket(8).is_used() && renews()));
+        let range = ptr::from_ref(&LOT).cast_mut().cast();
+        // SAFETY: undoes what `prepare` does.
+        assert_eq!(unsafe { libc::madvise(range, size_of::<Lot>(), libc::MADV_KEEPONFORK) }, 0);
+        assert!(in_child(|| bucket(8).is_used() && renews()));
+        assert!(bucket(8).is_used());
+        drop(held);
+        prepare();
+    }
+}
