@@ -49,8 +49,43 @@ const SANITIZERS: &[&[u8]] = &[
 ];
 
 /// What a file of a program is; `read(offset, buffer)` reads of it, and tells how many bytes it has read.
-pub fn kind(mut read: impl FnMut(u64, &mut [u8]) -> usize) -> Kind {
-    look(&mut read).unwrap_or(Kind::Unknown)
+pub fn kind(read: impl FnMut(u64, &mut [u8]) -> usize) -> Kind {
+    let mut window = Window::new(read);
+    look(&mut |offset, buffer| window.read(offset, buffer)).unwrap_or(Kind::Unknown)
+}
+
+/// Bytes of a [`Window`].
+const WINDOW: usize = 1024;
+
+/// A part of a file that was read in one call: headers are small, and stand together.
+struct Window<R> {
+    read: R,
+    begin: u64,
+    bytes: [u8; WINDOW],
+    length: usize,
+}
+
+impl<R: FnMut(u64, &mut [u8]) -> usize> Window<R> {
+    fn new(read: R) -> Self {
+        Window { read, begin: 0, bytes: [0; WINDOW], length: 0 }
+    }
+
+    /// What of the window begins at `offset`.
+    fn from(&self, offset: u64) -> &[u8] {
+        let place = offset.checked_sub(self.begin).and_then(|place| usize::try_from(place).ok());
+        place.and_then(|place| self.bytes[..self.length].get(place..)).unwrap_or_default()
+    }
+
+    /// Reads no more than a window holds.
+    fn read(&mut self, offset: u64, buffer: &mut [u8]) -> usize {
+        if self.from(offset).len() < buffer.len() {
+            (self.begin, self.length) = (offset, (self.read)(offset, &mut self.bytes));
+        }
+        let there = self.from(offset);
+        let length = there.len().min(buffer.len());
+        buffer[..length].copy_from_slice(&there[..length]);
+        length
+    }
 }
 
 type Read<'r> = &'r mut dyn FnMut(u64, &mut [u8]) -> usize;

@@ -9,8 +9,8 @@ use carefree_settings::denied;
 use carefree_settings::headers::{self, Kind};
 use object::Endianness;
 use object::elf::{FileHeader64, PT_INTERP, PT_TLS, SHT_DYNSYM, STB_WEAK};
-use object::read::ReadCache;
 use object::read::elf::{FileHeader as _, ProgramHeader as _, Sym as _};
+use object::read::{ReadCache, ReadCacheOps};
 
 /// Reads what a program is.
 ///
@@ -29,7 +29,64 @@ fn text(bytes: &[u8]) -> String {
 
 type Header = FileHeader64<Endianness>;
 
-fn has_go(header: &Header, order: Endianness, data: &ReadCache<File>) -> bool {
+/// A file that is read by blocks: a cache reads each name by a call of its own.
+struct Blocks {
+    file: File,
+    at: u64,
+    block: Vec<u8>,
+    begin: u64,
+}
+
+impl Blocks {
+    const BYTES: u64 = 16 * 1024;
+
+    fn open(path: &Path) -> io::Result<Blocks> {
+        Ok(Blocks { file: File::open(path)?, at: 0, block: Vec::new(), begin: 0 })
+    }
+
+    /// What of the block is at the place to read.
+    fn there(&self) -> &[u8] {
+        let place = self.at.checked_sub(self.begin).and_then(|place| usize::try_from(place).ok());
+        place.and_then(|place| self.block.get(place..)).unwrap_or_default()
+    }
+}
+
+impl ReadCacheOps for Blocks {
+    fn len(&mut self) -> Result<u64, ()> {
+        self.file.metadata().map(|about| about.len()).map_err(drop)
+    }
+
+    fn seek(&mut self, position: u64) -> Result<u64, ()> {
+        self.at = position;
+        Ok(position)
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize, ()> {
+        if self.there().is_empty() {
+            self.begin = self.at - self.at % Self::BYTES;
+            self.block.resize(Self::BYTES as usize, 0);
+            let length = self.file.read_at(&mut self.block, self.begin).map_err(drop)?;
+            self.block.truncate(length);
+        }
+        let there = self.there();
+        let length = there.len().min(buffer.len());
+        buffer[..length].copy_from_slice(&there[..length]);
+        self.at += length as u64;
+        Ok(length)
+    }
+
+    fn read_exact(&mut self, mut buffer: &mut [u8]) -> Result<(), ()> {
+        while !buffer.is_empty() {
+            match self.read(buffer)? {
+                0 => return Err(()),
+                length => buffer = &mut buffer[length..],
+            }
+        }
+        Ok(())
+    }
+}
+
+fn has_go(header: &Header, order: Endianness, data: &ReadCache<Blocks>) -> bool {
     header.sections(order, data).is_ok_and(|sections| {
         sections.section_by_name(order, denied::GO_SECTION.as_bytes()).is_some()
     })
@@ -52,9 +109,9 @@ impl Storage {
 /// What `f` finds in a program or library for this machine.
 fn within<T>(
     path: &Path,
-    f: impl FnOnce(&Header, Endianness, &ReadCache<File>) -> Option<T>,
+    f: impl FnOnce(&Header, Endianness, &ReadCache<Blocks>) -> Option<T>,
 ) -> Option<T> {
-    let data = ReadCache::new(File::open(path).ok()?);
+    let data = ReadCache::new(Blocks::open(path).ok()?);
     let header = Header::parse(&data).ok()?;
     let order = header.endian().ok()?;
     f(header, order, &data)
@@ -71,7 +128,7 @@ pub(crate) fn loader(path: &Path) -> Option<PathBuf> {
 
 /// Whether a sanitizer's runtime is a part of a program.
 pub(crate) fn is_sanitized(path: &Path) -> bool {
-    let has = |header: &Header, order, data: &ReadCache<File>| {
+    let has = |header: &Header, order, data: &ReadCache<Blocks>| {
         let symbols = header.sections(order, data).ok()?.symbols(order, data, SHT_DYNSYM).ok()?;
         Some(symbols.iter().any(|symbol| {
             let name = symbols.symbol_name(order, symbol).unwrap_or_default();
