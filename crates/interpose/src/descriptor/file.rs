@@ -260,6 +260,14 @@ impl File {
         blocking
     }
 
+    /// Whether it was in non-blocking mode when that was asked last, and this program has not changed a mode since. For
+    /// callers that give no other answer if another process has: see [`is_blocking`](Self::is_blocking).
+    #[inline]
+    pub(crate) fn was_impatient(&self) -> bool {
+        !self.blocking.load(Ordering::Relaxed)
+            && self.mode_asked.load(Ordering::Relaxed) == self.version(Trait::Mode)
+    }
+
     /// How long a call that waits may take by the socket's own limit, in nanoseconds.
     pub(crate) fn limit(&self, fd: c_int, limit: Limit) -> u64 {
         if self.kind(fd) != Kind::Socket {

@@ -133,12 +133,15 @@ pub(crate) fn put(call: &Call, file: Option<&'static File>) -> Answer {
 }
 
 /// Whether a write to what cannot be tried (an eventfd) would wait: not in non-blocking mode, and not if there
-/// is room. Should another writer have taken that when the call comes, which takes a count of 2^64, the carrier
-/// waits. Of so few bytes, it does not for a pipe that has the number by now either.
+/// is room. Should another process have changed the mode, or another writer have taken the room when the call comes,
+/// which takes a count of 2^64, the carrier waits. Of so few bytes, it does not for a pipe that has the number by now
+/// either.
 fn would_wait(call: &Call, file: Option<&File>) -> bool {
     const COUNT: usize = size_of::<u64>();
-    let has_room = || call.given.length() == COUNT && is_ready(call.fd, libc::POLLOUT);
-    !(is_impatient(file, call.fd) || has_room())
+    let is_count = call.given.length() == COUNT;
+    let was_impatient = is_count && file.is_some_and(File::was_impatient);
+    let has_room = || is_count && is_ready(call.fd, libc::POLLOUT);
+    !(was_impatient || is_impatient(file, call.fd) || has_room())
 }
 
 /// Whether a write that cannot be tried is to a pipe, and allowed to wait.
