@@ -173,11 +173,12 @@ interpose! {
 }
 
 interpose! {
-    /// `sleep(3)`: returns the seconds that are left if it is cut short.
+    /// `sleep(3)`: returns the whole seconds that are left if it is cut short, as libc does.
     safe fn sleep(seconds: c_uint) -> c_uint, linked "__sleep" {
-        let deadline = duration::from_now(u64::from(seconds) * 1_000_000_000);
-        sleep_for(u64::from(seconds) * 1_000_000_000);
-        duration::left(deadline).div_ceil(1_000_000_000) as c_uint
+        let nanos = u64::from(seconds) * 1_000_000_000;
+        let deadline = duration::from_now(nanos);
+        let left = if sleep_for(nanos) { duration::left(deadline) } else { 0 };
+        (left / 1_000_000_000) as c_uint
     }
 }
 

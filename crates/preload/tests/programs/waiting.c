@@ -62,6 +62,15 @@ static void *pauses(void *argument) {
     return NULL;
 }
 
+// Interrupted, it returns the whole seconds that are left.
+static void *sleeps(void *argument) {
+    (void)argument;
+    sem_post(&ready);
+    unsigned left = sleep(100);
+    assert(left <= 99);
+    return (void *)(long)(left + sleep(0));
+}
+
 static void cleans_first(void *argument) {
     (void)argument;
     // The mutex is owned, and waits are as before the cancellation.
@@ -145,6 +154,12 @@ int main(void) {
     assert(!pthread_create(&thread, NULL, pauses, NULL));
     assert(!sem_wait(&ready) && !pthread_kill(thread, SIGUSR2) && !pthread_join(thread, NULL));
     printf("handled %d\n", handled);
+
+    void *left;
+    assert(!pthread_create(&thread, NULL, sleeps, NULL) && !sem_wait(&ready));
+    usleep(100000);
+    assert(!pthread_kill(thread, SIGUSR2) && !pthread_join(thread, &left));
+    printf("of the sleep is left: %ld\n", (long)left);
 
     pthread_mutexattr_t kind;
     assert(!pthread_mutexattr_init(&kind) && !pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ERRORCHECK));
