@@ -463,6 +463,12 @@ fn signals_come_before_the_call_that_has_caused_them_returns() {
     compare_c("ordered.c");
 }
 
+/// `SIGPIPE` and `SIGXFSZ`, also of libc's streams; and what is ignored by default, while all threads block it.
+#[test]
+fn signals_that_a_call_raises_come_to_the_thread_that_makes_it() {
+    compare_c("raised.c");
+}
+
 #[test]
 fn timers_on_clocks_of_threads_call_functions() {
     compare_c("timer_calls.c");

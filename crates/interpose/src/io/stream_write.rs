@@ -2,10 +2,12 @@
 
 use std::ffi::c_int;
 
+use carefree_reactor::Attempt;
 use carefree_runtime::Reason;
 use carefree_runtime::waiters::Seat;
 
 use crate::call::answer::{Answer, or_so_far};
+use crate::call::host;
 use crate::descriptor;
 use crate::descriptor::kind::Kind;
 use crate::descriptor::{File, Limit};
@@ -20,6 +22,7 @@ use crate::wait::multi_step::MultiStep;
 use crate::wait::offload;
 use crate::wait::parking::{self, On, Parked};
 use crate::wait::readiness::is_ready;
+use crate::wait::user_op::UserOp;
 
 /// Writes.
 pub(crate) fn put(call: &Call, file: Option<&'static File>) -> Answer {
@@ -103,10 +106,11 @@ pub(crate) fn put(call: &Call, file: Option<&'static File>) -> Answer {
     let deadline = parking::deadline(fd, on.limit);
     loop {
         let op = operation(call, &buffers, put);
-        let parked = match file.is_some_and(|file| file.kind(fd) == Kind::Device)
-            && terminal::is_terminal(fd)
-        {
-            true => terminal::write(&op, on, deadline),
+        let is_terminal =
+            || file.is_some_and(|file| file.kind(fd) == Kind::Device) && terminal::is_terminal(fd);
+        // Where a ring writes to a broken pipe, `SIGPIPE` comes to no thread, or to another one.
+        let parked = match host::is_hosted() || is_terminal() {
+            true => write_when_ready(&op, on, deadline),
             false => parking::perform_until(&op, on, deadline),
         };
         let answer = match parked {
@@ -128,6 +132,24 @@ pub(crate) fn put(call: &Call, file: Option<&'static File>) -> Answer {
             }
             Err(_) if put > 0 => return Ok(put),
             Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Parks the fiber until a part of what `op` writes can be written, and writes it here.
+fn write_when_ready(op: &UserOp, on: On, deadline: u64) -> Parked {
+    let writable = UserOp::poll(on.fd, libc::POLLOUT);
+    loop {
+        match parking::perform_until(&writable, on, deadline) {
+            Parked::Answered(Ok(_)) => {}
+            ended => return ended,
+        }
+        match op.attempt() {
+            Attempt::Done(result) => {
+                return Parked::Answered(usize::try_from(result).map_err(|_| -result));
+            }
+            Attempt::Unsupported => return Parked::Unsupported,
+            Attempt::Again => {}
         }
     }
 }

@@ -14,7 +14,6 @@ use std::ffi::c_int;
 use std::mem::MaybeUninit;
 
 use carefree_ground::kernel;
-use carefree_reactor::Attempt;
 
 use crate::call::uninterrupted::offload;
 use crate::time::duration;
@@ -44,24 +43,6 @@ pub(crate) fn wait(fd: c_int, on: On) -> Waited {
         Parked::Late => Waited::GivenUp,
         Parked::Answered(Ok(_)) | Parked::Unsupported => Waited::Over,
         Parked::Answered(Err(errno)) => Waited::Failed(errno),
-    }
-}
-
-/// Parks a fiber that writes to a terminal until a part of what `op` writes is written.
-pub(crate) fn write(op: &UserOp, on: On, deadline: u64) -> Parked {
-    let writable = UserOp::poll(on.fd, libc::POLLOUT);
-    loop {
-        match parking::perform_until(&writable, on, deadline) {
-            Parked::Answered(Ok(_)) => {}
-            ended => return ended,
-        }
-        match op.attempt() {
-            Attempt::Done(result) => {
-                return Parked::Answered(usize::try_from(result).map_err(|_| -result));
-            }
-            Attempt::Unsupported => return Parked::Unsupported,
-            Attempt::Again => {}
-        }
     }
 }
 

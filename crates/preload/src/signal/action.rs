@@ -10,11 +10,13 @@ use libc::sighandler_t;
 use crate::signal::crash::{self, FAULTS};
 use crate::signal::fault;
 use crate::signal::post;
-use crate::signal::set::{bit, ignores, is_signal};
+use crate::signal::raised;
+use crate::signal::set::{RAISED, bit, ignores, is_signal};
 use crate::thread::record;
 
-/// Installs the handler for faults that the program has left to their default action.
+/// Installs the handler for faults that the program has left to their default action, and for what calls raise.
 pub(crate) fn prepare() {
+    raised::prepare();
     for (signal, _) in FAULTS {
         // SAFETY: zeros are an action, of which the handler and the flags are set; the handler is of the type
         // that they say.
@@ -76,18 +78,23 @@ fn is_fault(signal: c_int) -> bool {
     FAULTS.iter().any(|(fault, _)| *fault == signal)
 }
 
+/// Whether a call raises it, for which ours is called as well.
+fn is_raised(signal: c_int) -> bool {
+    is_signal(signal) && bit(signal) & RAISED != 0
+}
+
 /// As `signal(2)` has it, and its namesakes of BSD's.
 const LASTING: c_int = libc::SA_RESTART;
 /// As `signal(2)` of System V has it.
 const ONCE: c_int = libc::SA_RESETHAND | libc::SA_NODEFER;
 
-/// What all kin of `signal` begin with. Where the handler of a fault is set: what is told of the one before.
+/// What all kin of `signal` begin with. Where ours is called in place of the handler: what is told of the one before.
 fn set_fault(signal: c_int, handler: sighandler_t, flags: c_int) -> Option<sighandler_t> {
     if !ignores(signal, handler) {
         forget_ignored(signal);
     }
     let mask = || if flags & libc::SA_NODEFER == 0 { bit(signal) } else { 0 };
-    is_fault(signal).then(|| set(signal, handler, flags, mask()))
+    (is_fault(signal) || is_raised(signal)).then(|| set(signal, handler, flags, mask()))
 }
 
 stand_in! {

@@ -14,8 +14,8 @@ use libc::siginfo_t;
 
 use crate::signal::deliver::{self, receiver};
 use crate::signal::set::{
-    FAULTS, OPEN, OURS, UNBLOCKABLE, act_by_default, action, bit, change_kernels, give_to_process,
-    is_ignored_by_default, number, take_pending,
+    FAULTS, OPEN, OURS, RAISED, UNBLOCKABLE, act_by_default, action, bit, change_kernels,
+    give_to_process, ignores, number, take_pending,
 };
 use crate::signal::{alternate, beside, carrier, mask, post, timer};
 use crate::thread::record;
@@ -50,7 +50,7 @@ pub(crate) fn renew() {
 
 /// What the first kernel thread does from now on.
 pub(crate) fn run() -> ! {
-    change_kernels(libc::SIG_SETMASK, Some(!OPEN | bit(OURS)));
+    change_kernels(libc::SIG_SETMASK, Some(!OPEN | bit(OURS) | RAISED));
     alternate::take_kernels();
     post::open(number() as i32);
     // Before that, nothing could interrupt this thread.
@@ -78,7 +78,8 @@ pub(crate) fn run() -> ! {
 fn pass_on(info: &siginfo_t) {
     let signal = info.si_signo;
     let action = action(signal).sa_sigaction;
-    if action == libc::SIG_IGN || action == libc::SIG_DFL && is_ignored_by_default(signal) {
+    // The kernel keeps what all threads block, whatever is done on it: `sigwait` and `signalfd` tell of it.
+    if ignores(signal, action) && receiver(signal).is_some() {
         return;
     }
     if info.si_code == libc::SI_TKILL {
@@ -88,11 +89,18 @@ fn pass_on(info: &siginfo_t) {
             return;
         }
     }
-    if action == libc::SIG_DFL {
+    if matches!(action, libc::SIG_DFL | libc::SIG_IGN) {
         if receiver(signal).is_some() {
             return act_by_default(signal);
         }
     } else if deliver::deliver_to_any(*info) {
+        return;
+    }
+    if bit(signal) & RAISED != 0 {
+        // The kernel would hand it to a carrier.
+        if let Some(main) = hosted::main_thread() {
+            record::of(main).pending.push(*info, true);
+        }
         return;
     }
     post::exclude(bit(signal), || receiver(signal).is_some());

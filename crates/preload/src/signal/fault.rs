@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use libc::{sighandler_t, siginfo_t, ucontext_t};
 
-use crate::signal::set::{FAULTS, bit, change_kernels};
-use crate::signal::{alternate, beside, crash, deliver};
+use crate::signal::set::{FAULTS, RAISED, bit, change_kernels};
+use crate::signal::{alternate, beside, crash, deliver, raised};
 use crate::thread::is_go;
 use crate::thread::record::{self, Record};
 
@@ -96,20 +96,30 @@ impl Actions {
     }
 }
 
-/// Where the action of a fault is kept; `None` for other signals.
+/// Where the action of a fault, or of what a call raises, is kept; `None` for other signals.
 fn actions_of(signal: c_int) -> Option<&'static Actions> {
-    let is_fault = (1..SIGNALS as c_int).contains(&signal) && FAULTS & bit(signal) != 0;
+    let is_fault = (1..SIGNALS as c_int).contains(&signal) && (FAULTS | RAISED) & bit(signal) != 0;
     is_fault.then(|| &ACTIONS[signal as usize])
 }
 
 /// Whether it is what stands in the kernel's table in place of the program's handlers.
 pub(crate) fn is_ours(handler: sighandler_t) -> bool {
-    handler == on_fault as *const () as usize
+    handler == on_fault as *const () as usize || raised::is_ours(handler)
 }
 
 /// What the kernel is to be given for an action of the program's, which is kept; `None` for what it is given as it is.
 pub(crate) fn stand_in_for(signal: c_int, action: &libc::sigaction) -> Option<libc::sigaction> {
     let actions = actions_of(signal).filter(|_| STANDS_IN.load(Ordering::Relaxed))?;
+    if bit(signal) & RAISED != 0 {
+        return (action.sa_sigaction != libc::SIG_IGN).then(|| {
+            actions.set(action);
+            let mut ours = *action;
+            ours.sa_sigaction = raised::handler_of_ours();
+            ours.sa_flags = (action.sa_flags | libc::SA_SIGINFO | libc::SA_ONSTACK)
+                & !(libc::SA_RESETHAND | libc::SA_NODEFER);
+            ours
+        });
+    }
     // Go knows the kernel's alternate stack, and no other. (What has handled a crash sets the handler that was there
     // before: that is not looked for in the loader's list again, of which the thread that crashed may have the lock.)
     let handler = action.sa_sigaction;
@@ -125,7 +135,7 @@ pub(crate) fn stand_in_for(signal: c_int, action: &libc::sigaction) -> Option<li
     Some(ours)
 }
 
-/// The action of the program's that is kept; `None` for signals that are no faults.
+/// The action of the program's that is kept; `None` for signals of which none is.
 pub(crate) fn kept(signal: c_int) -> Option<libc::sigaction> {
     actions_of(signal).map(Actions::get)
 }
@@ -157,7 +167,7 @@ unsafe extern "C-unwind" fn on_fault(signal: c_int, info: *mut siginfo_t, contex
 ///
 /// # Safety
 /// What the kernel has passed.
-unsafe fn plainly(
+pub(super) unsafe fn plainly(
     action: &libc::sigaction,
     signal: c_int,
     info: *mut siginfo_t,

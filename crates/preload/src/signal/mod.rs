@@ -14,6 +14,7 @@
 //! * A default action is the kernel's: the signal is let through.
 //!
 //! Faults (`SIGSEGV` and its kin) come to the carrier in the middle of the fiber that has caused them: see `fault`.
+//! What a call raises (`SIGPIPE`) comes at its end: see `raised`.
 
 mod action;
 mod alarm;
@@ -31,6 +32,7 @@ mod kill;
 mod mask;
 mod post;
 pub(crate) mod queue;
+mod raised;
 mod sent;
 mod set;
 mod timer;

@@ -45,6 +45,17 @@ pub(super) fn open(number: i32) {
     DISPATCHER.store(number, Ordering::SeqCst);
 }
 
+/// Whether there is a dispatcher.
+pub(super) fn is_open() -> bool {
+    DISPATCHER.load(Ordering::SeqCst) != 0
+}
+
+/// Has the dispatcher take a signal of the process's that has come to another thread.
+pub(super) fn hand_over(signal: i32) {
+    let info = sent::told(signal, libc::SI_QUEUE, 0);
+    give_to_thread(DISPATCHER.load(Ordering::SeqCst), &info);
+}
+
 /// The kernel's number of the dispatcher. It is there soon after the first thread has become a fiber.
 pub(super) fn await_dispatcher() -> i32 {
     loop {

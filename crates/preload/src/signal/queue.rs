@@ -9,6 +9,7 @@ use carefree_runtime::wait::without_parking;
 use libc::siginfo_t;
 
 use crate::signal::expiry::Expiry;
+use crate::signal::sent;
 use crate::signal::set::bit;
 
 /// Signals from here on are queued as often as they are sent; those before only once.
@@ -30,6 +31,8 @@ pub(crate) struct Queue {
     set: AtomicU64,
     /// Whether the thread takes no more. Set under the lock.
     closed: AtomicBool,
+    /// Those that calls of the thread's have raised and that are not in the list yet: a handler can add no more.
+    raised: AtomicU64,
     came: Lock<Vec<Came>>,
 }
 
@@ -38,6 +41,7 @@ impl Queue {
         Queue {
             set: AtomicU64::new(0),
             closed: AtomicBool::new(false),
+            raised: AtomicU64::new(0),
             came: Lock::new(Vec::new()),
         }
     }
@@ -79,6 +83,12 @@ impl Queue {
         })
     }
 
+    /// A call of the thread's raises a signal, in whose handler this is called: anywhere.
+    pub(crate) fn raise(&self, signal: c_int) {
+        self.raised.fetch_or(bit(signal), Ordering::SeqCst);
+        self.set.fetch_or(bit(signal), Ordering::SeqCst);
+    }
+
     /// Takes the first signal of a set, the lowest first.
     #[inline]
     pub(crate) fn take(&self, of: u64) -> Option<siginfo_t> {
@@ -101,6 +111,12 @@ impl Queue {
     fn take_if(&self, of: u64, test: impl Fn(&Came) -> bool) -> Option<siginfo_t> {
         without_parking(|| {
             let mut came = self.came.lock();
+            let raised = self.raised.swap(0, Ordering::SeqCst);
+            for signal in (1..FIRST_QUEUED).filter(|signal| raised & bit(*signal) != 0) {
+                if came.iter().all(|one| one.info.si_signo != signal) {
+                    came.push(Came { info: sent::told(signal, libc::SI_USER, 0), for_any: false });
+                }
+            }
             let takes = |one: &Came| of & bit(one.info.si_signo) != 0 && test(one);
             let signal = came.iter().filter(|one| takes(one)).map(|one| one.info.si_signo).min()?;
             let index = came.iter().position(|one| one.info.si_signo == signal && takes(one))?;
@@ -133,6 +149,7 @@ impl Queue {
         // SAFETY: there is one thread, and it does not have the lock.
         unsafe { self.came.renew(Vec::new()) };
         self.set.store(0, Ordering::Relaxed);
+        self.raised.store(0, Ordering::Relaxed);
         self.closed.store(false, Ordering::Relaxed);
     }
 

@@ -30,10 +30,13 @@ pub(crate) const FAULTS: u64 = bit(libc::SIGSEGV)
     | bit(libc::SIGTRAP)
     | bit(libc::SIGSYS);
 
-/// What a carrier does not block: faults; libc's own; what interrupts it; and what stops a process that uses
-/// its terminal from the background, which fails in another way if it is blocked.
+/// Signals that the kernel sends to the thread whose call fails so.
+pub(crate) const RAISED: u64 = bit(libc::SIGPIPE) | bit(libc::SIGXFSZ);
+
+/// What a carrier does not block: faults, and what its calls raise; libc's own; what interrupts it; and what stops a
+/// process that uses its terminal from the background, which fails in another way if it is blocked.
 pub(crate) const OPEN: u64 =
-    FAULTS | bit(32) | bit(33) | bit(OURS) | bit(libc::SIGTTIN) | bit(libc::SIGTTOU);
+    FAULTS | RAISED | bit(32) | bit(33) | bit(OURS) | bit(libc::SIGTTIN) | bit(libc::SIGTTOU);
 
 /// Signals that no thread can block.
 pub(crate) const UNBLOCKABLE: u64 = bit(libc::SIGKILL) | bit(libc::SIGSTOP) | bit(32) | bit(33);
@@ -87,8 +90,16 @@ pub(crate) fn is_ignored(signal: c_int) -> bool {
 /// Has the kernel do by default what a signal does: ends the process, or stops it. Returns when it goes on.
 pub(crate) fn act_by_default(signal: c_int) {
     let own = [std::process::id() as usize, number(), signal as usize, 0, 0, 0];
-    // SAFETY: accesses no memory.
-    let _ = unsafe { kernel::call(libc::SYS_tgkill, own) };
+    // The kernel's `struct sigaction` of the default action: zeros.
+    let default = [0usize; 4];
+    let table = [signal as usize, default.as_ptr() as usize, 0, size_of::<u64>(), 0, 0];
+    // SAFETY: the kernel reads the action; the other call accesses no memory.
+    unsafe {
+        if bit(signal) & RAISED != 0 {
+            let _ = kernel::call(libc::SYS_rt_sigaction, table);
+        }
+        let _ = kernel::call(libc::SYS_tgkill, own);
+    }
     let before = change_kernels(libc::SIG_UNBLOCK, Some(bit(signal)));
     change_kernels(libc::SIG_SETMASK, Some(before));
 }

@@ -1,0 +1,81 @@
+//! Signals that a call raises in the thread that makes it: `SIGPIPE` and `SIGXFSZ`.
+//!
+//! The kernel sends them to the carrier, and libc makes such calls itself, for its streams. So carriers do not block
+//! them, and a function of ours is in the kernel's table in place of the program's handler or the default action. It
+//! looks whether the call that was interrupted has failed so, and notes the signal for the thread that made it, which
+//! handles it as any other: at the end of its call, or when the dispatcher interrupts it. What else comes, be it sent
+//! to the process or raised by a call that another thread makes for a fiber, goes to the dispatcher.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::Ordering;
+
+use libc::{sighandler_t, siginfo_t, ucontext_t};
+
+use crate::signal::set::{OPEN, RAISED, UNBLOCKABLE, act_by_default, action, bit};
+use crate::signal::{beside, fault, post};
+use crate::thread::record;
+
+/// Has the default action of these done by ours.
+pub(super) fn prepare() {
+    for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
+        let found = action(signal);
+        if found.sa_sigaction != libc::SIG_IGN {
+            // SAFETY: what the program has set, which is kept now.
+            unsafe { libc::sigaction(signal, &raw const found, std::ptr::null_mut()) };
+        }
+    }
+}
+
+/// Whether it is what stands in the kernel's table.
+pub(super) fn is_ours(handler: sighandler_t) -> bool {
+    handler == handler_of_ours()
+}
+
+pub(super) fn handler_of_ours() -> sighandler_t {
+    on_raised as *const () as usize
+}
+
+/// What the call has returned that the signal has interrupted, if it was one.
+fn result(context: &ucontext_t) -> i64 {
+    #[cfg(target_arch = "x86_64")]
+    let result = context.uc_mcontext.gregs[libc::REG_RAX as usize];
+    #[cfg(target_arch = "aarch64")]
+    let result = context.uc_mcontext.regs[0] as i64;
+    result
+}
+
+/// Whether a thread that blocks this is one of ours. (Those of the program's that stay threads block what they like.)
+fn is_masked_as_ours(mask: u64) -> bool {
+    mask | OPEN | UNBLOCKABLE == !0
+}
+
+/// # Safety
+/// Only the kernel calls it, as a handler with SA_SIGINFO.
+unsafe extern "C-unwind" fn on_raised(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    let Some(action) = fault::kept(signal) else { return };
+    let context = context.cast::<ucontext_t>();
+    // SAFETY: what the kernel has saved; it uses 8 bytes of a set.
+    let (result, mask) =
+        unsafe { (result(&*context), (&raw const (*context).uc_sigmask).cast::<u64>().read()) };
+    if beside::is_one() || !post::is_open() || !is_masked_as_ours(mask) {
+        if action.sa_sigaction == libc::SIG_DFL {
+            return act_by_default(signal);
+        }
+        // SAFETY: what the kernel has passed.
+        return unsafe { fault::plainly(&action, signal, info, context) };
+    }
+    let failed = if signal == libc::SIGPIPE { libc::EPIPE } else { libc::EFBIG };
+    match record::current() {
+        Some((_, record)) if result == -i64::from(failed) => {
+            let blocked = record.mask.load(Ordering::SeqCst) & bit(signal) != 0;
+            if !blocked && action.sa_sigaction == libc::SIG_DFL {
+                return act_by_default(signal);
+            }
+            record.pending.raise(signal);
+            post::look_again();
+        }
+        _ => post::hand_over(signal),
+    }
+}
+
+const _: () = assert!(RAISED == bit(libc::SIGPIPE) | bit(libc::SIGXFSZ));
