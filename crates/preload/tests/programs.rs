@@ -463,6 +463,11 @@ fn signals_come_before_the_call_that_has_caused_them_returns() {
     compare_c("ordered.c");
 }
 
+#[test]
+fn threads_that_create_others_until_there_is_room_let_those_end() {
+    compare_c("crowded.c");
+}
+
 /// `SIGPIPE` and `SIGXFSZ`, also of libc's streams; and what is ignored by default, while all threads block it.
 #[test]
 fn signals_that_a_call_raises_come_to_the_thread_that_makes_it() {

@@ -219,6 +219,10 @@ unsafe fn begin(thread: *mut pthread_t, asked: &Asked, start: Start) -> c_int {
         Ok(()) => 0,
         Err(_) => {
             ALIVE.fetch_sub(1, Ordering::SeqCst);
+            // A caller that tries until there is room keeps its carrier, and the fibers wait there that have the stacks.
+            if record::current().is_some() {
+                carefree_runtime::yield_now();
+            }
             libc::EAGAIN
         }
     }
