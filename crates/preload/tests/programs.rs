@@ -464,6 +464,11 @@ fn signals_come_before_the_call_that_has_caused_them_returns() {
 }
 
 #[test]
+fn signals_that_a_wait_does_not_handle_stay_with_the_process() {
+    compare_c("suspended.c");
+}
+
+#[test]
 fn threads_that_create_others_until_there_is_room_let_those_end() {
     compare_c("crowded.c");
 }

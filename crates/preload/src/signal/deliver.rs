@@ -10,9 +10,7 @@ use carefree_runtime::hosted::{self, Held, HostedThread};
 use libc::{siginfo_t, ucontext_t};
 
 use crate::signal::handler::carefree_call_handler;
-use crate::signal::set::{
-    UNBLOCKABLE, act_by_default, action, bit, give_to_process, ignores, is_ignored,
-};
+use crate::signal::set::{UNBLOCKABLE, act_by_default, action, bit, ignores, is_ignored};
 use crate::signal::{alternate, post};
 use crate::thread::record::{self, Alternate, Record};
 use crate::thread::{ends_anywhere, test_cancel};
@@ -240,7 +238,7 @@ pub(crate) fn receiver(signal: c_int) -> Option<Held> {
 pub(crate) fn pass_on(record: &Record, of: u64) {
     while let Some(info) = record.pending.take_for_any(of) {
         if !deliver_to_any(info) {
-            give_to_process(&info);
+            post::give_back(info);
         }
     }
 }

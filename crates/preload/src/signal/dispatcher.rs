@@ -60,7 +60,12 @@ pub(crate) fn run() -> ! {
         let taken = !(post::excluded() | FAULTS | UNBLOCKABLE);
         match take_pending(taken, if ticket.is_some() { Some(0) } else { pause }) {
             Some(mut info) if info.si_signo == OURS => match post::ticket(&info) {
-                Some(issued) => ticket = ticket.max(Some(issued)),
+                Some(issued) => {
+                    ticket = ticket.max(Some(issued));
+                    while let Some(info) = post::take_returned() {
+                        pass_on(&info);
+                    }
+                }
                 None => timer::fired(&mut info),
             },
             Some(info) => post::pass(|| pass_on(&info)),

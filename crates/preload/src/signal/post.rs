@@ -15,6 +15,7 @@ use std::time::Duration;
 use carefree_ground::nap;
 use libc::siginfo_t;
 
+use crate::signal::queue::Queue;
 use crate::signal::sent;
 use crate::signal::set::{
     FAULTS, OURS, UNBLOCKABLE, bit, give_to_thread, number, poke, take_pending,
@@ -31,6 +32,8 @@ static PASSED: AtomicU64 = AtomicU64::new(0);
 /// Tickets that were issued, and the last of those by which all that had come before is passed on. See [`settle`].
 static ISSUED: AtomicU64 = AtomicU64::new(0);
 static SETTLED: AtomicU64 = AtomicU64::new(0);
+/// Signals that threads give back to the process.
+static RETURNED: Queue = Queue::new();
 /// How often a thread that waits for the dispatcher to pass on a signal yields its processor before it sleeps.
 const YIELDS: u32 = 100;
 /// How often it looks at most, where the dispatcher may wait for it.
@@ -68,6 +71,8 @@ pub(super) fn await_dispatcher() -> i32 {
 
 /// In the child of a fork: there is none.
 pub(super) fn renew() {
+    // SAFETY: the child of a fork has one thread, which is in a handler of forks.
+    unsafe { RETURNED.renew() };
     DISPATCHER.store(0, Ordering::Relaxed);
     EXCLUDED.store(0, Ordering::Relaxed);
     CAME.store(false, Ordering::Relaxed);
@@ -136,6 +141,18 @@ pub(super) fn exclude(signals: u64, is_open: impl FnOnce() -> bool) {
     if is_open() {
         EXCLUDED.fetch_and(!signals, Ordering::SeqCst);
     }
+}
+
+/// The process's again, because the threads that it was for block it now: the dispatcher gives it back when this
+/// returns. (The kernel lets no other thread tell of a signal what a process or the kernel has told.)
+pub(super) fn give_back(info: siginfo_t) {
+    RETURNED.push(info, true);
+    settle();
+}
+
+/// What was given back and is not with the process yet.
+pub(super) fn take_returned() -> Option<siginfo_t> {
+    RETURNED.take(!0)
 }
 
 /// Whether something has come for a thread since this was asked last.
