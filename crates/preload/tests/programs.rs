@@ -480,6 +480,11 @@ fn signals_that_a_call_raises_come_to_the_thread_that_makes_it() {
 }
 
 #[test]
+fn threads_are_cancelled_amid_signals_of_their_own() {
+    compare_c("cancelled_settling.c");
+}
+
+#[test]
 fn timers_on_clocks_of_threads_call_functions() {
     compare_c("timer_calls.c");
 }

@@ -257,19 +257,21 @@ pub(crate) fn end(record: &Record) {
 }
 
 /// What has come for the process when this is called, is for a thread when this returns, as where a call of the caller's
-/// has caused it: the kernel hands such a signal over before the call returns. What of it is the caller's is handled.
+/// has caused it: the kernel hands such a signal over before the call returns. What of it is the caller's is handled,
+/// and the caller is cancelled if that may be done anywhere: a thread that makes such calls only is nowhere else. The
+/// frames of the caller must have nothing to drop.
 pub(crate) fn settle() {
     if record::current().is_some() {
         post::settle();
-        handle();
+        // SAFETY: the caller's frames have nothing to drop, down to the program's.
+        unsafe { amid_call() };
     }
 }
 
 /// A child of the calling hosted thread's process has ended, stopped or gone on: what the kernel has sent for that is for
-/// a thread when this returns, if it is handled.
+/// a thread when this returns. (Also where it is ignored by default: it must be gone before the threads block it.)
 pub(crate) fn settle_child() {
-    let action = action(libc::SIGCHLD).sa_sigaction;
-    if !ignores(libc::SIGCHLD, action) {
+    if action(libc::SIGCHLD).sa_sigaction != libc::SIG_IGN {
         post::settle();
     }
 }

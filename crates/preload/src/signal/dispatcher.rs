@@ -8,6 +8,7 @@
 //! thread that was cancelled ends: at a call that waits within libc, it can be unwound only while it is there.
 
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use carefree_runtime::hosted;
 use libc::siginfo_t;
@@ -23,6 +24,8 @@ use crate::thread::record;
 /// Nanoseconds between two looks at threads that have not handled what has come: at first, and at most.
 const LOOK: i64 = 100_000;
 const LOOK_SELDOM: i64 = 5_000_000;
+/// The most signals that may be pending several times for which a ticket waits.
+const QUEUED: u32 = 1000;
 
 /// To be called by the process's first thread before it becomes a fiber: carriers that are started now
 /// block signals. Returns what [`give_up`] takes.
@@ -55,27 +58,73 @@ pub(crate) fn run() -> ! {
     post::open(number() as i32);
     // Before that, nothing could interrupt this thread.
     let mut pause = post::has_come().then_some(LOOK);
-    let mut ticket = None;
+    let mut looked = Instant::now();
+    let mut settling: Option<Settling> = None;
     loop {
         let taken = !(post::excluded() | FAULTS | UNBLOCKABLE);
-        match take_pending(taken, if ticket.is_some() { Some(0) } else { pause }) {
+        let found = match &settling {
+            Some(settling) => take_pending(taken & settling.of, Some(0)),
+            None => take_pending(taken, pause),
+        };
+        let mut serves = settling.is_some();
+        match found {
             Some(mut info) if info.si_signo == OURS => match post::ticket(&info) {
-                Some(issued) => {
-                    ticket = ticket.max(Some(issued));
+                Some(ticket) => {
+                    serves = true;
+                    settling = Some(Settling::new(ticket));
                     while let Some(info) = post::take_returned() {
                         pass_on(&info);
                     }
                 }
                 None => timer::fired(&mut info),
             },
-            Some(info) => post::pass(|| pass_on(&info)),
-            None => ticket.take().into_iter().for_each(post::settled),
+            Some(info) => {
+                post::pass(|| pass_on(&info));
+                settling = settling.and_then(|settling| settling.without(info.si_signo));
+            }
+            None => settling.take().into_iter().for_each(|settling| settling.end()),
         }
         if post::has_come() {
-            pause = Some(LOOK);
+            (pause, looked) = (Some(LOOK), Instant::now());
         } else if let Some(last) = pause {
-            pause = some_wait_still().then_some((2 * last).min(LOOK_SELDOM));
+            // (Many tickets must neither have it look all the time nor keep it from looking.)
+            if !serves || looked.elapsed() >= Duration::from_nanos(last as u64) {
+                pause = some_wait_still().then_some((2 * last).min(LOOK_SELDOM));
+                looked = Instant::now();
+            }
         }
+    }
+}
+
+/// A ticket, from when the dispatcher has it.
+struct Settling {
+    ticket: u64,
+    /// What may still be pending that came before the ticket.
+    of: u64,
+    /// How many more signals are passed on before the ticket is settled.
+    left: u32,
+}
+
+impl Settling {
+    fn new(ticket: u64) -> Settling {
+        Settling { ticket, of: !bit(OURS), left: QUEUED }
+    }
+
+    /// Such a signal is passed on. Of the standard ones, one is pending at most: the next has come since.
+    fn without(mut self, signal: i32) -> Option<Settling> {
+        if signal < OURS {
+            self.of &= !bit(signal);
+        } else if self.left == 0 {
+            self.end();
+            return None;
+        } else {
+            self.left -= 1;
+        }
+        Some(self)
+    }
+
+    fn end(self) {
+        post::settled(self.ticket);
     }
 }
 

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use libc::{sighandler_t, siginfo_t, ucontext_t};
 
 use crate::signal::set::{FAULTS, RAISED, bit, change_kernels};
-use crate::signal::{alternate, beside, crash, deliver, raised};
+use crate::signal::{alternate, beside, crash, deliver};
 use crate::thread::is_go;
 use crate::thread::record::{self, Record};
 
@@ -61,8 +61,12 @@ static ACTIONS: [Actions; SIGNALS] = [const { Actions::new() }; SIGNALS];
 /// Whether the program's threads are to be fibers.
 static STANDS_IN: AtomicBool = AtomicBool::new(false);
 
-/// Has handlers that are set from now on called by ours.
-pub(crate) fn prepare() {
+/// What stands in for handlers of what calls raise: see [`raised`](crate::signal::raised).
+static ON_RAISED: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
+
+/// Has handlers that are set from now on called by ours: those of what calls raise by `on_raised`.
+pub(super) fn prepare(on_raised: sighandler_t) {
+    ON_RAISED.store(on_raised, Ordering::Relaxed);
     STANDS_IN.store(true, Ordering::Relaxed);
 }
 
@@ -104,7 +108,8 @@ fn actions_of(signal: c_int) -> Option<&'static Actions> {
 
 /// Whether it is what stands in the kernel's table in place of the program's handlers.
 pub(crate) fn is_ours(handler: sighandler_t) -> bool {
-    handler == on_fault as *const () as usize || raised::is_ours(handler)
+    handler == on_fault as *const () as usize
+        || handler != libc::SIG_DFL && handler == ON_RAISED.load(Ordering::Relaxed)
 }
 
 /// What the kernel is to be given for an action of the program's, which is kept; `None` for what it is given as it is.
@@ -114,7 +119,7 @@ pub(crate) fn stand_in_for(signal: c_int, action: &libc::sigaction) -> Option<li
         return (action.sa_sigaction != libc::SIG_IGN).then(|| {
             actions.set(action);
             let mut ours = *action;
-            ours.sa_sigaction = raised::handler_of_ours();
+            ours.sa_sigaction = ON_RAISED.load(Ordering::Relaxed);
             ours.sa_flags = (action.sa_flags | libc::SA_SIGINFO | libc::SA_ONSTACK)
                 & !(libc::SA_RESETHAND | libc::SA_NODEFER);
             ours

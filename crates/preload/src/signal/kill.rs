@@ -19,10 +19,11 @@ use crate::thread::record::{self, set_errno};
 
 /// `pthread_kill` of a hosted thread: an `errno`, or 0.
 pub(crate) fn send(thread: HostedThread, signal: c_int) -> c_int {
-    send_with(thread, signal, libc::SI_TKILL, 0)
+    send_told(thread, signal, || sent::told(signal, libc::SI_TKILL, 0))
 }
 
-fn send_with(thread: HostedThread, signal: c_int, code: c_int, value: usize) -> c_int {
+/// Sends a thread a signal of which this is told.
+fn send_told(thread: HostedThread, signal: c_int, info: impl FnOnce() -> siginfo_t) -> c_int {
     if signal == 0 {
         return 0;
     }
@@ -38,20 +39,48 @@ fn send_with(thread: HostedThread, signal: c_int, code: c_int, value: usize) -> 
         act_by_default(signal);
         return 0;
     }
-    let info = sent::told(signal, code, value);
     if thread.is_me() {
-        record.pending.push(info, false);
+        record.pending.push(info(), false);
         deliver::handle();
     } else {
         // (A thread that has ended by now is sent nothing.)
-        let _ = deliver::deliver(thread, info);
+        let _ = deliver::deliver(thread, info());
     }
     0
 }
 
+/// Sends the own process a signal of which this is told: it is the receiving thread's when this returns, and if that
+/// is the caller, it is handled by then. What it does by default is done. False if the kernel is to send it.
+fn send_here(process: pid_t, signal: c_int, info: impl FnOnce() -> siginfo_t) -> bool {
+    let own = process == std::process::id() as pid_t && is_signal(signal);
+    own && bit(signal) & UNBLOCKABLE == 0 && record::current().is_some() && {
+        match action(signal).sa_sigaction {
+            libc::SIG_IGN => false,
+            libc::SIG_DFL if is_ignored_by_default(signal) => false,
+            libc::SIG_DFL => {
+                let acts = deliver::receiver(signal).is_some();
+                if acts {
+                    act_by_default(signal);
+                }
+                acts
+            }
+            _ => deliver::deliver_to_any(info()),
+        }
+    }
+}
+
 /// Whether `kill` may send a signal to the own process, among others.
 fn is_here(process: pid_t) -> bool {
-    process <= 0 || process == std::process::id() as pid_t
+    match process {
+        -1 | 0 => true,
+        1.. => process == std::process::id() as pid_t,
+        _ => process.checked_neg().is_some_and(is_own_group),
+    }
+}
+
+fn is_own_group(group: pid_t) -> bool {
+    // SAFETY: takes nothing.
+    group == 0 || group == unsafe { libc::getpgrp() }
 }
 
 /// What `call` returns. If it may have sent the own process a signal, that is handed over then.
@@ -68,9 +97,26 @@ fn settled_if(here: bool, call: impl FnOnce() -> c_int) -> c_int {
 /// # Safety
 /// As for the system call.
 pub(crate) unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<c_int> {
+    let [process, signal, third, fourth, ..] = arguments;
     let here = match number {
-        libc::SYS_kill | libc::SYS_rt_sigqueueinfo => is_here(arguments[0] as pid_t),
+        libc::SYS_kill => {
+            let (process, signal) = (process as pid_t, signal as c_int);
+            if send_here(process, signal, || sent::told(signal, libc::SI_USER, 0)) {
+                return Some(0);
+            }
+            is_here(process)
+        }
+        libc::SYS_rt_sigqueueinfo => is_here(process as pid_t),
         libc::SYS_pidfd_send_signal => true,
+        libc::SYS_rt_tgsigqueueinfo => {
+            let thread = find_number(signal as c_int)?;
+            // SAFETY: as this function demands.
+            let told = unsafe { (fourth as *const siginfo_t).as_ref() };
+            let Some(told) = told else { return Some(libc::EFAULT) };
+            let mut info = *told;
+            info.si_signo = third as c_int;
+            return Some(send_told(*thread, info.si_signo, || info));
+        }
         _ => return None,
     };
     // SAFETY: as this function demands.
@@ -105,7 +151,10 @@ stand_in! {
         // SAFETY: the caller's arguments.
         unsafe {
             match record::find(thread) {
-                Some((thread, _)) => send_with(thread, signal, libc::SI_QUEUE, value.sival_ptr as usize),
+                Some((thread, _)) => {
+                    let value = value.sival_ptr as usize;
+                    send_told(thread, signal, || sent::told(signal, libc::SI_QUEUE, value))
+                }
                 None => next(thread, signal, value),
             }
         }
@@ -129,38 +178,29 @@ stand_in! {
         }
     }
 
-    /// `kill(2)`. A signal for the own process is the receiving thread's when this returns; and if that is the
-    /// caller, it is handled by then. What it does by default is done.
+    /// `kill(2)`.
     fn kill(process: pid_t, signal: c_int) -> c_int {
-        let own = process == std::process::id() as pid_t && is_signal(signal);
-        let passed = own && bit(signal) & UNBLOCKABLE == 0 && record::current().is_some() && {
-            match action(signal).sa_sigaction {
-                libc::SIG_IGN => false,
-                libc::SIG_DFL if is_ignored_by_default(signal) => false,
-                libc::SIG_DFL => {
-                    let acts = deliver::receiver(signal).is_some();
-                    if acts {
-                        act_by_default(signal);
-                    }
-                    acts
-                }
-                _ => deliver::deliver_to_any(sent::told(signal, libc::SI_USER, 0)),
-            }
-        };
+        if send_here(process, signal, || sent::told(signal, libc::SI_USER, 0)) {
+            return 0;
+        }
         // SAFETY: the caller's arguments.
-        if passed { 0 } else { unsafe { settled_if(is_here(process), || next(process, signal)) } }
+        unsafe { settled_if(signal != 0 && is_here(process), || next(process, signal)) }
     }
 
     /// `killpg(3)`.
     fn killpg(group: pid_t, signal: c_int) -> c_int {
         // SAFETY: the caller's arguments.
-        unsafe { settled_if(true, || next(group, signal)) }
+        unsafe { settled_if(signal != 0 && is_own_group(group), || next(group, signal)) }
     }
 
     /// `sigqueue(3)`.
     fn sigqueue(process: pid_t, signal: c_int, value: sigval) -> c_int {
+        let info = || sent::told(signal, libc::SI_QUEUE, value.sival_ptr as usize);
+        if send_here(process, signal, info) {
+            return 0;
+        }
         // SAFETY: the caller's arguments.
-        unsafe { settled_if(is_here(process), || next(process, signal, value)) }
+        unsafe { settled_if(signal != 0 && is_here(process), || next(process, signal, value)) }
     }
 
     /// `pidfd_send_signal(2)`.

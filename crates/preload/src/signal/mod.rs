@@ -43,7 +43,6 @@ pub(crate) use alternate::{change as change_alternate, give_back as give_alterna
 pub(crate) use carrier::is_ours;
 pub(crate) use deliver::{after_call, amid_call, end, handle, interrupt, settle_child};
 pub(crate) use dispatcher::{begin, give_up, renew, run};
-pub(crate) use fault::prepare as stand_in_for_handlers;
 pub(crate) use jump::find as find_sigsetjmp;
 pub(crate) use kill::{by_number as kill_by_number, send};
 pub(crate) use mask::{
@@ -51,6 +50,7 @@ pub(crate) use mask::{
     set_kernels,
 };
 pub(crate) use post::look_again;
+pub(crate) use raised::stand_in_for_handlers;
 pub(crate) use set::{FAULTS, OURS, UNBLOCKABLE, open_faults, spared};
 pub(crate) use timer::by_number as timer_by_number;
 pub(crate) use wait::{suspend, take, wait_with_mask};

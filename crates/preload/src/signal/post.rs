@@ -12,7 +12,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use carefree_ground::nap;
+use carefree_ground::{kernel, nap};
 use libc::siginfo_t;
 
 use crate::signal::queue::Queue;
@@ -36,8 +36,8 @@ static SETTLED: AtomicU64 = AtomicU64::new(0);
 static RETURNED: Queue = Queue::new();
 /// How often a thread that waits for the dispatcher to pass on a signal yields its processor before it sleeps.
 const YIELDS: u32 = 100;
-/// How often it looks at most, where the dispatcher may wait for it.
-const MOST: u32 = 10_000;
+/// How long it looks at most, where the dispatcher may wait for it.
+const MOST: Duration = Duration::from_secs(1);
 /// How long it sleeps.
 const NAP: Duration = Duration::from_micros(50);
 /// Whether a signal or a cancellation has come for a thread since the dispatcher's last look.
@@ -94,7 +94,7 @@ pub(super) fn pass(on: impl FnOnce()) {
 ///
 /// The caller sends the dispatcher a ticket. The kernel hands out signals with the same number in their order, so
 /// timers of ours that ended before come first. But it hands out a thread's signals before the process's. So the
-/// dispatcher settles the ticket only when it finds nothing more pending.
+/// dispatcher settles the ticket only when it finds nothing more pending that may have come before.
 pub(super) fn settle() {
     let dispatcher = DISPATCHER.load(Ordering::SeqCst);
     if dispatcher == 0 || number() as i32 == dispatcher {
@@ -107,14 +107,25 @@ pub(super) fn settle() {
         return;
     }
     let mut looks = 0;
-    while SETTLED.load(Ordering::SeqCst) < ticket && looks < MOST {
+    let mut until = None;
+    while SETTLED.load(Ordering::SeqCst) < ticket {
         looks += 1;
         match looks < YIELDS {
             true => nap::yield_processor(),
             // The dispatcher's priority may be lower than this thread's.
-            false => nap::sleep(NAP),
+            false if now() < *until.get_or_insert_with(|| now() + MOST) => nap::sleep(NAP),
+            false => return,
         }
     }
+}
+
+/// The time now. (Carefree's own `clock_gettime` may cancel the caller, amid functions that cannot be unwound.)
+fn now() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let arguments = [libc::CLOCK_MONOTONIC as usize, (&raw mut time) as usize, 0, 0, 0, 0];
+    // SAFETY: room for the answer.
+    let _ = unsafe { kernel::call(libc::SYS_clock_gettime, arguments) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// The ticket that the dispatcher was sent, if this is one.

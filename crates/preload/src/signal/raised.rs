@@ -9,7 +9,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 
-use libc::{sighandler_t, siginfo_t, ucontext_t};
+use libc::{siginfo_t, ucontext_t};
 
 use crate::signal::set::{OPEN, RAISED, UNBLOCKABLE, act_by_default, action, bit};
 use crate::signal::{beside, fault, post};
@@ -26,13 +26,9 @@ pub(super) fn prepare() {
     }
 }
 
-/// Whether it is what stands in the kernel's table.
-pub(super) fn is_ours(handler: sighandler_t) -> bool {
-    handler == handler_of_ours()
-}
-
-pub(super) fn handler_of_ours() -> sighandler_t {
-    on_raised as *const () as usize
+/// Has handlers that are set from now on called by ours.
+pub(crate) fn stand_in_for_handlers() {
+    fault::prepare(on_raised as *const () as usize);
 }
 
 /// What the call has returned that the signal has interrupted, if it was one.

@@ -20,6 +20,7 @@
 //! kernel's alone; on the clock of a hosted thread, the dispatcher creates those threads.
 
 use std::ffi::{c_int, c_long, c_void};
+use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -372,6 +373,13 @@ fn settled(result: Result<usize, c_int>) -> c_int {
     }
 }
 
+/// Whether a timer that was set so may have sent a signal that is still on its way: not if it was to end once, and had
+/// not.
+fn may_have_sent(before: &itimerspec) -> bool {
+    let is_null = |time: timespec| time.tv_sec == 0 && time.tv_nsec == 0;
+    is_null(before.it_value) || !is_null(before.it_interval)
+}
+
 /// libc's name of a timer that the kernel has given a number. (Those that call functions have others.)
 type Name = *mut c_void;
 
@@ -412,17 +420,21 @@ stand_in! {
         new: *const itimerspec,
         old: *mut itimerspec,
     ) -> c_int {
+        let id = id_of(timer);
         // SAFETY: the caller's arguments.
-        let set = unsafe {
-            match set(id_of(timer), flags, new, old) {
-                Some(errno) => answer(errno),
-                None => next(timer, flags, new, old),
+        unsafe {
+            if let Some(errno) = set(id, flags, new, old) {
+                return answer(settled(if errno == 0 { Ok(0) } else { Err(errno) }));
             }
-        };
-        if set == 0 {
-            deliver::settle();
+            let mut own = MaybeUninit::<itimerspec>::uninit();
+            let before = if old.is_null() { own.as_mut_ptr() } else { old };
+            let set = next(timer, flags, new, before);
+            // (What calls a function sends no signal.)
+            if set == 0 && id >= 0 && may_have_sent(&before.read()) {
+                deliver::settle();
+            }
+            set
         }
-        set
     }
 
     /// `timer_gettime(2)`.
@@ -450,7 +462,7 @@ stand_in! {
         forget(id_of(timer));
         // SAFETY: the caller's argument.
         let deleted = unsafe { next(timer) };
-        if deleted == 0 {
+        if deleted == 0 && id_of(timer) >= 0 {
             deliver::settle();
         }
         deleted

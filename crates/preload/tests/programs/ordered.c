@@ -1,6 +1,7 @@
 // Signals that a call of the thread's own causes, or may stop, come before that call returns.
 #define _GNU_SOURCE
 #include <assert.h>
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -120,6 +121,11 @@ static void sent(void) {
         is(1, "kill, by number");
         syscall(SYS_tgkill, getpid(), gettid(), SIGUSR1);
         is(1, "tgkill, by number");
+        siginfo_t info = {.si_signo = SIGUSR1, .si_code = SI_QUEUE, .si_pid = getpid()};
+        syscall(SYS_rt_sigqueueinfo, getpid(), SIGUSR1, &info);
+        is(1, "rt_sigqueueinfo");
+        syscall(SYS_rt_tgsigqueueinfo, getpid(), gettid(), SIGUSR1, &info);
+        is(1, "rt_tgsigqueueinfo");
     }
 }
 
@@ -144,6 +150,22 @@ static void children(void) {
 
 static void *nothing(void *unused) { return unused; }
 
+// What is wrong, and what sends nothing.
+static void refused(void) {
+    struct itimerval none = {0}, *bad = (void *)8;
+    assert(setitimer(ITIMER_REAL, &none, bad) == -1 && errno == EFAULT);
+    assert(setitimer(ITIMER_REAL, bad, NULL) == -1 && errno == EFAULT);
+    assert(setitimer(99, &none, NULL) == -1 && errno == EINVAL);
+    assert(syscall(SYS_setitimer, ITIMER_REAL, &none, bad) == -1 && errno == EFAULT);
+    assert(kill(getpid(), 0) == 0 && kill(0, 0) == 0 && killpg(0, 0) == 0);
+    assert(kill(0, 999) == -1 && errno == EINVAL);
+    assert(sigqueue(getpid(), 999, (union sigval){0}) == -1 && errno == EINVAL);
+    assert(syscall(SYS_kill, getpid(), 999) == -1 && errno == EINVAL);
+    assert(killpg(0x7ffffff0, SIGUSR1) == -1 && errno == ESRCH);
+    assert(kill(-0x7ffffff0, SIGUSR1) == -1 && errno == ESRCH);
+    assert(timer_settime((timer_t)(long)0x7ffffff, 0, &(struct itimerspec){0}, NULL) == -1 && errno == EINVAL);
+}
+
 int main(void) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     pthread_t thread;
@@ -157,6 +179,7 @@ int main(void) {
     timers(SIGEV_THREAD_ID);
     alarms();
     sent();
+    refused();
     children();
     puts("done");
     return 0;

@@ -133,9 +133,14 @@ pub(crate) fn prepare() {
     let lot: &Lot = &LOT;
     let wipe = libc::MADV_WIPEONFORK as usize;
     let range = [ptr::from_ref(lot).addr(), size_of::<Lot>(), wipe, 0, 0, 0];
-    // (Where it is refused, or accepted and ignored, the mark tells the child.)
-    // SAFETY: whole pages of this crate's own, which children access after `renew` only.
-    let _ = unsafe { kernel::call(libc::SYS_madvise, range) };
+    // SAFETY: takes a number.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    // Where pages are larger, others' variables may be on the last one. (Then, and where the kernel refuses it, or
+    // accepts it and does nothing, the mark tells the child.)
+    if range[0].is_multiple_of(page) && range[1].is_multiple_of(page) {
+        // SAFETY: whole pages of this crate's own, which children access after `renew` only.
+        let _ = unsafe { kernel::call(libc::SYS_madvise, range) };
+    }
     lot.mark.store(1, Ordering::Relaxed);
 }
 
