@@ -263,24 +263,35 @@ fn groups(orders: &Bench, targets: &[Target]) -> Result<Vec<Group>> {
             }
             None => groups.push((key, Group { name: name.to_owned(), words: vec![word] })),
         };
+    let with = |runtime: &str| format!("with {runtime}");
     for wish in runtimes(orders, targets)? {
-        let runtime = wish.split('@').next().unwrap_or_default();
+        let runtime = name_of(&wish);
         let is_ours = Unit::ALL.iter().any(|unit| unit.runtime() == runtime);
-        let key = if is_ours { "ours".to_owned() } else { wish.clone() };
+        let is_named = |wish: &String| name_of(wish) == runtime;
+        let key = match is_ours {
+            true => "ours".to_owned(),
+            // It may be a program of --with that has the variant.
+            false if wish.contains('/') && orders.with.iter().any(is_named) => with(runtime),
+            false => wish.clone(),
+        };
         add(key, &wish, format!("--runtime={wish}"));
     }
     for wish in &orders.with {
         let (name, path) = wish.split_once('=').with_context(|| {
             format!("--with takes a runtime and a program, as in ruby=/path/to/ruby, not '{wish}'")
         })?;
-        let runtime = name.split('@').next().unwrap_or_default();
         let word = format!("--with={name}={}", absolute(path)?);
-        add(format!("with {runtime}"), name, word);
+        add(with(name_of(name)), name, word);
     }
     for image in &orders.images {
         add(format!("image {image}"), image, format!("--image={image}"));
     }
     Ok(groups.into_iter().map(|(_, group)| group).collect())
+}
+
+/// The runtime of a wish: `ruby` of `ruby@3.4`, `ruby/yjit` and `ruby@patch=/path/to/ruby`.
+fn name_of(wish: &str) -> &str {
+    wish.split(['@', '/', '=']).next().unwrap_or_default()
 }
 
 /// The runtimes to measure, by their names. Versions are told apart where they were named, or where
@@ -303,7 +314,7 @@ fn runtimes(orders: &Bench, targets: &[Target]) -> Result<Vec<String>> {
                 found.extend(ours.contains(&name).then(|| name.to_owned()));
             }
             None => {
-                let name = wish.split(['@', '/']).next().unwrap_or_default();
+                let name = name_of(wish);
                 // Whether a machine of the fleet has it is seen there; what it is, here.
                 let is_known = ours.contains(&name) || targets.iter().any(|t| t.name() == name);
                 if !is_known {

@@ -309,6 +309,11 @@ impl Runtime {
         version::matches(&self.version, wanted)
     }
 
+    /// Whether `--with` or `--image` gave it this name.
+    pub(super) fn is_called(&self, name: &str) -> bool {
+        self.build.as_deref() == Some(name)
+    }
+
     /// This version in one of its target's variants.
     ///
     /// # Errors
@@ -322,6 +327,12 @@ impl Runtime {
         let Some(variant) = spec.variants.get(name) else {
             return Err(missing(&spec.package));
         };
+        match &self.variant {
+            Some(own) if own == name => return Ok(self.clone()),
+            // It stands for that one alone.
+            Some(_) => return Err(missing(variant.package.as_ref().unwrap_or(&spec.package))),
+            None => {}
+        }
         let since = variant.since.as_ref();
         if let Some(since) = since.filter(|since| version_key(&self.version) < version_key(since)) {
             return Err(Finding::TooOld { since: since.clone() });

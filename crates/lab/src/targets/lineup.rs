@@ -115,8 +115,10 @@ impl Lineup {
             units: wishes.units.clone(),
             removed: 0,
         };
+        let with: Vec<Runtime> =
+            wishes.with.iter().map(|wish| named(wish, targets)).collect::<Result<_>>()?;
         for wish in &wishes.runtimes {
-            lineup.add(wish, targets)?;
+            lineup.add(wish, targets, &with)?;
         }
         if wishes.takes_all() {
             lineup.ours = Unit::ALL.to_vec();
@@ -124,9 +126,7 @@ impl Lineup {
             let usual: Vec<_> = targets.iter().flat_map(|t| lineup.usual(t)).collect();
             lineup.runtimes.extend(usual);
         }
-        for wish in &wishes.with {
-            lineup.runtimes.push(named(wish, targets)?);
-        }
+        lineup.runtimes.extend(with);
         let engine = (!wishes.images.is_empty()).then(Engine::find).transpose()?;
         if let Some(engine) = &engine {
             lineup.removed = engine.remove_leftovers();
@@ -164,7 +164,9 @@ impl Lineup {
         Ok(())
     }
 
-    fn add(&mut self, wish: &str, targets: &[Target]) -> Result<()> {
+    /// Adds what a wish of `--runtime` stands for; `with` are the programs of `--with`, which take part
+    /// anyway.
+    fn add(&mut self, wish: &str, targets: &[Target], with: &[Runtime]) -> Result<()> {
         let (wish, variant) = slash(wish);
         let (name, wanted) = at_sign(wish);
         let ours: Vec<Unit> = Unit::ALL.into_iter().filter(|unit| unit.runtime() == name).collect();
@@ -176,8 +178,9 @@ impl Lineup {
             let ours = Unit::ALL.iter().map(|unit| unit.runtime());
             return Err(unknown("runtime", name, targets.iter().map(Target::name).chain(ours)));
         };
+        let with: Vec<&Runtime> = with.iter().filter(|own| own.target().name() == name).collect();
         if let Some(variant) = variant {
-            self.runtimes.extend(in_variant(target, wanted, variant)?);
+            self.runtimes.extend(in_variant(target, wanted, variant, &with)?);
             return Ok(());
         }
         let mut found: Vec<Runtime> = match wanted {
@@ -185,8 +188,12 @@ impl Lineup {
             Some("all") => target.installed(&[]).collect(),
             Some(wanted) => target.installed(&[]).filter(|r| r.is(wanted)).take(1).collect(),
         };
-        if found.is_empty() && ours.is_empty() {
-            let all: Vec<String> = target.installed(&[]).map(|runtime| runtime.version()).collect();
+        let is_meant = |own: &&Runtime| {
+            wanted.is_none_or(|wanted| wanted == "all" || own.is(wanted) || own.is_called(wanted))
+        };
+        if found.is_empty() && ours.is_empty() && !with.iter().any(is_meant) {
+            let all = target.installed(&[]).map(|runtime| runtime.version());
+            let all: Vec<String> = all.chain(with.iter().map(|own| own.version())).collect();
             match wanted.filter(|_| !all.is_empty()) {
                 Some(wanted) => {
                     let all: Vec<&str> = all.iter().map(String::as_str).collect();
@@ -501,14 +508,23 @@ fn slash(name: &str) -> (&str, Option<&str>) {
     name.split_once('/').map_or((name, None), |(name, variant)| (name, Some(variant)))
 }
 
-/// The first version here, of those `wanted`, that has this variant; all of them for `all`.
-fn in_variant(target: &Target, wanted: Option<&str>, variant: &str) -> Result<Vec<Runtime>> {
+/// The first version here, of those `wanted`, that has this variant; all of them for `all`. The
+/// programs of `--with` come after those that are installed.
+fn in_variant(
+    target: &Target,
+    wanted: Option<&str>,
+    variant: &str,
+    with: &[&Runtime],
+) -> Result<Vec<Runtime>> {
     known_variant(target, variant)?;
+    let is_meant = |runtime: &Runtime| {
+        wanted.is_none_or(|wanted| {
+            wanted == "all" || runtime.is_among(wanted) || runtime.is_called(wanted)
+        })
+    };
     let (mut found, mut lacks) = (Vec::new(), None);
-    for runtime in target.installed(&[]) {
-        if !wanted.is_none_or(|wanted| wanted == "all" || runtime.is_among(wanted)) {
-            continue;
-        }
+    let with = with.iter().map(|&own| own.clone());
+    for runtime in target.installed(&[]).chain(with).filter(is_meant) {
         match runtime.in_variant(variant) {
             Ok(runtime) => found.push(runtime),
             Err(finding) => _ = lacks.get_or_insert(why_not(&runtime, variant, finding)),

@@ -99,6 +99,51 @@ fn a_build_that_is_a_variant_is_taken_where_it_is_named() {
 }
 
 #[test]
+fn programs_that_were_named_are_asked_for_variants_too() {
+    let fake = Fake::new();
+    fake.write_toml(&(toml() + VARIANTS));
+    // No glob finds these two.
+    let place = |name: &str, version: &str, more: &str| {
+        let script =
+            RUNTIME.replace("VERSION", version).replace("sample)", &format!("{more}sample)"));
+        executable(&fake.at(name), &script);
+        fake.at(name).display().to_string()
+    };
+    let (built, loud) = (place("built", "2.0b", ""), place("loud", "3.0", LOUD));
+    let versions = |runtime: &str, with: &[String]| {
+        let field = fake.field_of(&Wishes {
+            runtimes: vec![runtime.to_owned()],
+            with: with.to_vec(),
+            units: vec!["good".into()],
+            ..Wishes::default()
+        })?;
+        Ok::<_, String>(field.kinds.iter().map(|trial| trial.version.clone()).collect::<Vec<_>>())
+    };
+    let all = |all: &[&str]| Ok(all.iter().map(|&one| one.to_owned()).collect::<Vec<_>>());
+    let [built, loud] = [format!("fake@ft={built}"), format!("fake@mine={loud}")];
+    // The way it was built is the variant: it takes part once.
+    for wish in ["fake/built", "fake@ft/built", "fake@2/built", "fake@all/built", "fake@ft"] {
+        assert_eq!(versions(wish, &[built.clone()]), all(&["2.0b (ft)"]), "{wish}");
+    }
+    // By settings it is one beside the program as it is by itself.
+    for wish in ["fake/loud", "fake@mine/loud", "fake@all/loud"] {
+        let both = ["3.0 (mine, loud)", "3.0 (mine)"];
+        assert_eq!(
+            versions(wish, &[built.clone(), loud.clone()])
+                .map(|all| all.into_iter().filter(|one| one != "2.0b (ft)").collect::<Vec<_>>()),
+            all(&both),
+            "{wish}"
+        );
+    }
+    let varied = loud.replace("@mine", "@mine/loud");
+    assert_eq!(versions("fake/loud", &[varied]), all(&["3.0 (mine, loud)"]));
+    let none = versions("fake@3.0/built", &[loud.clone()]).expect_err("by another build");
+    assert!(none.contains("3.0 (mine) lacks it"), "{none}");
+    let none = versions("fake@4", &[loud]).expect_err("not here");
+    assert_eq!(none, "there is no fake 4 here; there is 1.10, 1.9 and 3.0 (mine)");
+}
+
+#[test]
 fn a_variant_that_is_not_here_is_told_of_in_a_line() {
     let fake = Fake::new();
     fake.write_toml(&(toml() + VARIANTS));
