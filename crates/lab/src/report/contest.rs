@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::meals::{how, meal, people, yields};
+use super::meals::{bites, bites_above, how, meal, people, yields};
 use super::table::{Align, NOTHING, Table};
 use super::view::{Family, Seat, View};
 use crate::metric::TIME;
@@ -129,13 +129,11 @@ impl Contest<'_> {
 
     /// `from 3,400 bites`.
     pub(super) fn overtaken(&self) -> String {
-        let ends = |meal: Option<&Meal<'_>>| meal.map_or(0.0, |meal| meal.bites as f64);
+        let ends = |meal: Option<&Meal<'_>>| bites(meal.map_or(0, |meal| meal.bites));
         let overtaken = match self.crossing() {
-            Crossing::At(bites) => format!("from {} bites", grouped(rounded(bites), 0)),
-            Crossing::Always => {
-                format!("from {} bites or fewer", grouped(ends(self.meals.first()), 0))
-            }
-            Crossing::Never => format!("not up to {} bites", grouped(ends(self.meals.last()), 0)),
+            Crossing::At(at) => format!("from {}", bites(rounded(at).round() as u64)),
+            Crossing::Always => format!("from {} or fewer", ends(self.meals.first())),
+            Crossing::Never => format!("not up to {}", ends(self.meals.last())),
             Crossing::Open => return "no difference shown".to_owned(),
         };
         overtaken + &self.mark()
@@ -226,19 +224,19 @@ fn of_family<'a>(family: &Family<'a>, work: Work) -> Option<Contest<'a>> {
 /// What each contest comes to, in a sentence.
 pub(super) fn sentences(view: &View<'_>) -> Vec<String> {
     let sentence = |contest: Contest<'_>| {
-        let ends = |meal: Option<&Meal<'_>>| meal.map_or(0.0, |meal| meal.bites as f64);
+        let ends = |meal: Option<&Meal<'_>>| bites(meal.map_or(0, |meal| meal.bites));
         let outcome = match contest.crossing() {
-            Crossing::At(bites) => {
-                format!("threads overtake from about {} bites on", grouped(rounded(bites), 0))
+            Crossing::At(at) => {
+                format!("threads overtake from about {} on", bites(rounded(at).round() as u64))
             }
             Crossing::Always => {
-                let least = grouped(ends(contest.meals.first()), 0);
-                format!("threads are faster from {least} bites on, the fewest measured")
+                let least = ends(contest.meals.first());
+                format!("threads are faster from {least} on, the fewest measured")
             }
             Crossing::Open => "no difference is shown".to_owned(),
             Crossing::Never => {
-                let most = grouped(ends(contest.meals.last()), 0);
-                format!("fibers are not overtaken up to {most} bites, the most measured")
+                let most = ends(contest.meals.last());
+                format!("fibers are not overtaken up to {most}, the most measured")
             }
         };
         let doubt = match contest.mark().is_empty() || contest.crossing() == Crossing::Open {
@@ -265,7 +263,7 @@ pub(super) fn table(view: &View<'_>) -> Table {
         .left(["Runtime", "Yields"])
         .right(["People"]);
     for bites in &bites {
-        table.add(format!("{} Bites", grouped(*bites as f64, 0)), Align::Left);
+        table.add(bites_above(*bites), Align::Left);
     }
     table.add("Threads Overtake", Align::Left);
     for contest in &all {
@@ -317,6 +315,7 @@ pub(super) fn table(view: &View<'_>) -> Table {
 mod tests {
     use super::*;
     use crate::record::{self, Parameters, Record, Subject};
+    use crate::report::{Format, render};
 
     /// Times of threads and of fibers, for 10, 100, 1,000 and 10,000 bites.
     fn record(threads: [f64; 4], fibers: [f64; 4]) -> Record {
@@ -354,6 +353,22 @@ mod tests {
             row[3..],
             ["fibers 10x", "open", "fibers 2.0x", "threads 2.0x", "from 3,200 bites"]
         );
+    }
+
+    #[test]
+    fn one_bite_is_no_bites() {
+        let mut record = record([50.0, 50.0, 60.0, 100.0], [5.0, 50.2, 30.0, 200.0]);
+        for m in &mut record.results {
+            if meal(m, "nutrients") == 10 {
+                m.subject.parameters.set("nutrients", 1_u64);
+            }
+        }
+        for format in [Format::Text, Format::Html, Format::Markdown] {
+            let shown = render(&record, format, false);
+            assert!(shown.contains("1 Bite"), "{shown}");
+            assert!(!shown.contains("1 bites") && !shown.contains("1 Bites"), "{shown}");
+            assert!(!shown.contains("1 nutrients"), "{shown}");
+        }
     }
 
     #[test]

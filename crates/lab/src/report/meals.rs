@@ -35,6 +35,19 @@ pub(super) fn meal(m: &Measurement, name: &str) -> u64 {
     m.subject.parameters.number(name).unwrap_or(0)
 }
 
+/// `1 bite`, `1,024 bites`.
+pub(super) fn bites(count: u64) -> String {
+    match count {
+        1 => "1 bite".to_owned(),
+        count => format!("{} bites", grouped(count as f64, 0)),
+    }
+}
+
+/// `1 Bite`, `1,024 Bites`: above a column.
+pub(super) fn bites_above(count: u64) -> String {
+    bites(count).replace('b', "B")
+}
+
 /// `1 person`, `1,024 people`.
 pub(super) fn people(count: u64) -> String {
     match count {

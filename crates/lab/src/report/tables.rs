@@ -17,7 +17,7 @@ use crate::number::{self, grouped};
 use crate::record::{Measurement, Parameters};
 use crate::stats;
 
-pub(super) use super::meals::{how, meal, people, way, yields};
+pub(super) use super::meals::{bites, bites_above, how, meal, people, way, yields};
 pub(super) use super::table::NOTHING;
 pub(super) use super::work::{Fetches, own_work, shared_work};
 
@@ -346,7 +346,7 @@ fn feeding(view: &View<'_>) -> Table {
     let nutrients: BTreeSet<u64> = all().map(|m| meal(m, "nutrients")).collect();
     let mut table = Table::new("Feeding").left(["Runtime", "Way", "Yields"]);
     for bites in &nutrients {
-        table.add(format!("{} Bites (ms)", grouped(*bites as f64, 0)), Align::Right);
+        table.add(format!("{} (ms)", bites_above(*bites)), Align::Right);
     }
     for family in &families {
         let of_family = family.figures.iter().copied();

@@ -9,7 +9,7 @@ use super::tables;
 use super::tables::meal;
 use super::view::{Crew, Seat, View, Who};
 use crate::metric::{Claim, FIGURES, Figure, TIME};
-use crate::number::{grouped, times};
+use crate::number::times;
 use crate::record::Measurement;
 use crate::version::version_and_build;
 
@@ -288,10 +288,10 @@ fn feeding(view: &View<'_>) -> Vec<String> {
                 ways.sort_by(|a, b| a.median.total_cmp(&b.median));
                 let [best, .., worst] = ways[..] else { continue };
                 said.push(format!(
-                    "In {}, to feed {} {} bites each{remark}, {} take {} and {} {}.",
+                    "In {}, to feed {} {} each{remark}, {} take {} and {} {}.",
                     family.label,
                     tables::people(people),
-                    grouped(bites as f64, 0),
+                    tables::bites(bites),
                     spoken(best),
                     best.shown(),
                     spoken(worst),

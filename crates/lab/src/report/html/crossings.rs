@@ -7,7 +7,7 @@ use super::scale::Scale;
 use super::sources;
 use crate::number::{grouped, times};
 use crate::report::contest::{Contest, Crossing, Meal, Winner, Work};
-use crate::report::meals::people;
+use crate::report::meals::{bites, people};
 use crate::report::table::{Align, Table};
 
 /// The height of a row with its two lines of words, which would meet on one line of a phone, and of the
@@ -34,8 +34,8 @@ pub(super) fn charts(all: &[Contest<'_>]) -> Vec<Markup> {
 }
 
 fn chart(work: Work, rows: &[&Contest<'_>]) -> Markup {
-    let bites = || rows.iter().flat_map(|c| &c.meals).map(|meal| meal.bites as f64);
-    let (low, high) = (bites().fold(f64::INFINITY, f64::min), bites().fold(1.0, f64::max));
+    let lengths = || rows.iter().flat_map(|c| &c.meals).map(|meal| meal.bites as f64);
+    let (low, high) = (lengths().fold(f64::INFINITY, f64::min), lengths().fold(1.0, f64::max));
     // A margin, so that no mark lies on the edge.
     let axis = Scale::logarithmic(low / 1.2, high.max(low * 10.0) * 1.2);
     let powers = (0..19).map(|power| 10f64.powi(power)).filter(|tick| axis.holds(*tick));
@@ -98,7 +98,7 @@ fn row(axis: Scale, top: usize, contest: &Contest<'_>) -> Markup {
             @for meal in &contest.meals {
                 g class=(winner(meal)) {
                     circle class="dot" cx=(place(meal.bites as f64)) cy=(MIDDLE) r="5" {
-                        title { (grouped(meal.bites as f64, 0)) " bites: " (said(meal)) }
+                        title { (bites(meal.bites)) ": " (said(meal)) }
                     }
                 }
             }

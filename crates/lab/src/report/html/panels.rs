@@ -134,21 +134,21 @@ fn feed(view: &View<'_>) -> Vec<Markup> {
         if people.len() == 1 {
             let people = people.first().copied().unwrap_or(0);
             let title = format!("{}: {}", family.label, tables::people(people));
-            charts.push(meals(title, "nutrients each", "nutrients", &figures, &reach));
+            charts.push(meals(title, "bites each", "nutrients", &figures, &reach));
             continue;
         }
         for (yields, remark) in
             [("yes", ", a yield at every bite"), ("no", ", no yields"), (tables::NOTHING, "")]
         {
-            for &bites in &nutrients {
+            for &nutrients in &nutrients {
                 let shown: Vec<&Measurement> = figures
                     .iter()
                     .copied()
-                    .filter(|m| (meal(m, "nutrients"), tables::yields(m)) == (bites, yields))
+                    .filter(|m| (meal(m, "nutrients"), tables::yields(m)) == (nutrients, yields))
                     .collect();
                 if !shown.is_empty() {
-                    let bites = grouped(bites as f64, 0);
-                    let title = format!("{}: {bites} nutrients each{remark}", family.label);
+                    let bites = tables::bites(nutrients);
+                    let title = format!("{}: {bites} each{remark}", family.label);
                     charts.push(meals(title, "people", "people", &shown, &reach));
                 }
             }
@@ -187,7 +187,7 @@ fn meals(
         let strips = found.iter().zip(&places).filter_map(|(m, &at)| {
             let size = match across {
                 "people" => tables::people(at),
-                _ => format!("{} bites", grouped(at as f64, 0)),
+                _ => tables::bites(at),
             };
             let label = format!("{name}, {size}");
             Some(Strip { label, class: hue, m: (*m)? })
