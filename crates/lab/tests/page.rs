@@ -249,6 +249,25 @@ fn the_page_works_in_a_browser() {
         assert_eq!(width, json!(360), "{tab}");
         assert_eq!(browser.run(MEET), json!([]), "{tab}");
     }
+    // Two figures in a cell stand one above the other, and an option is not broken at its hyphens.
+    let rows = "const cell = document.querySelector('#tables td.right'), said = cell.textContent; \
+                cell.textContent = '1\\n2'; const range = document.createRange(); \
+                range.selectNodeContents(cell); \
+                const lines = new Set([...range.getClientRects()].map(box => box.top)).size; \
+                cell.textContent = said; return lines";
+    assert_eq!(browser.run(rows), json!(2));
+    let broken = "const broken = []; \
+                  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT); \
+                  for (let text; text = walk.nextNode();) \
+                  for (const word of text.data.matchAll(/--[a-z-]+/g)) { \
+                  const range = document.createRange(); range.setStart(text, word.index); \
+                  range.setEnd(text, word.index + word[0].length); \
+                  if (new Set([...range.getClientRects()].map(box => box.top)).size > 1) \
+                  broken.push(word[0]); } return broken";
+    for pad in 0..20 {
+        browser.run(&format!("document.querySelector('.doubts').style.paddingRight = '{pad}ch'"));
+        assert_eq!(browser.run(broken), json!([]), "{pad}");
+    }
     fs::write(&page, render_all(&[meals()], Format::Html, false)).expect("written");
     browser.open(&page);
     let said = browser.run("return document.querySelector('#panel-feed').innerText");

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::ink::Ink;
 use super::view::{View, by_machine};
 use super::{tables, words};
+use crate::env::Environment;
 use crate::number::{self, counted};
 use crate::record::{Record, Source};
 
@@ -72,12 +73,8 @@ pub(super) fn machine(records: &[&Record]) -> Vec<String> {
     lines
 }
 
-/// What a record does not know is left out.
-fn one_record(record: &Record) -> Vec<String> {
-    if let Some(source) = &record.source {
-        return published(record, source);
-    }
-    let environment = &record.environment;
+/// `AMD EPYC, 2 cores, 23.5 GiB, virtual machine, in docker`.
+pub(super) fn hardware(environment: &Environment) -> String {
     let cores = match (environment.cores_allowed, environment.cores) {
         (allowed, cores) if allowed == cores => counted(cores, "core"),
         (allowed, cores) => format!("{allowed} of {cores} cores"),
@@ -90,6 +87,16 @@ fn one_record(record: &Record) -> Vec<String> {
         hardware.push("virtual machine".into());
     }
     hardware.extend(environment.container.as_ref().map(|kind| format!("in {kind}")));
+    hardware.join(", ")
+}
+
+/// What a record does not know is left out.
+fn one_record(record: &Record) -> Vec<String> {
+    if let Some(source) = &record.source {
+        return published(record, source);
+    }
+    let environment = &record.environment;
+    let hardware = hardware(environment);
     let software = [
         format!("carefree {}", environment.carefree),
         format!("rustc {}", environment.rustc),
@@ -114,13 +121,8 @@ fn one_record(record: &Record) -> Vec<String> {
     if run.pinned {
         order.push_str(", on one core");
     }
-    let mut lines = vec![
-        hardware.join(", "),
-        software.join(", "),
-        settings.join(", "),
-        fibers.join(", "),
-        order,
-    ];
+    let mut lines =
+        vec![hardware, software.join(", "), settings.join(", "), fibers.join(", "), order];
     lines.extend(run.runtimes.iter().map(ToString::to_string));
     lines
 }

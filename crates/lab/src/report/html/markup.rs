@@ -22,7 +22,25 @@ pub(super) fn class(seat: Seat) -> &'static str {
 
 /// A list of sentences; nothing where there are none.
 pub(super) fn list(class: Option<&str>, items: &[String]) -> Markup {
-    html! { @if !items.is_empty() { ul class=[class] { @for item in items { li { (item) } "\n" } } } }
+    html! { @if !items.is_empty() { ul class=[class] { @for item in items { li { (unbroken(item)) } "\n" } } } }
+}
+
+/// The longest word that fits a line of a phone, in a list.
+const LINE: usize = 24;
+
+/// A sentence whose options (`--samples`) and dates are not broken at their hyphens.
+pub(super) fn unbroken(sentence: &str) -> Markup {
+    let is_whole = |word: &str| {
+        let word = word.trim_start_matches(['(', '\'', '"']);
+        let is_date = word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('-');
+        (word.starts_with("--") || is_date) && word.len() <= LINE
+    };
+    html! {
+        @for (at, word) in sentence.split(' ').enumerate() {
+            @if at > 0 { " " }
+            @if is_whole(word) { span class="whole" { (word) } } @else { (word) }
+        }
+    }
 }
 
 /// The most rows of a table, and the most of other things that a page has one by one for each machine or
@@ -196,5 +214,19 @@ mod tests {
         two.names = vec!["ruby 3.3".into(); 2];
         let html = table(&two, "x").into_string();
         assert_eq!(html.matches("<th scope=\"row\">ruby 3.3</th>").count(), 2, "{html}");
+    }
+
+    #[test]
+    fn options_and_dates_are_not_broken() {
+        let html = |text: &str| unbroken(text).into_string();
+        assert_eq!(html("or raise --samples."), "or raise <span class=\"whole\">--samples.</span>");
+        assert_eq!(
+            html("from 2026-11-25T03:33:13Z on"),
+            "from <span class=\"whole\">2026-11-25T03:33:13Z</span> on"
+        );
+        // Nor is there more room on a phone for what is longer than its lines.
+        for plain in ["a - b", "two-sided & 10-20-30-40-50-60-70-80-90"] {
+            assert!(!html(plain).contains("span"), "{plain}");
+        }
     }
 }

@@ -20,7 +20,7 @@ mod strips;
 use std::collections::HashMap;
 
 use carefree_workloads::named::distinct;
-use markup::{MOST, left_out, list};
+use markup::{MOST, left_out, list, unbroken};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 pub(crate) use changes::{comparison, history};
@@ -266,14 +266,14 @@ fn doubts(records: &[Record]) -> Markup {
 fn doubts_of(record: &Record) -> Vec<Markup> {
     let warnings = record.warnings.iter().map(|warning| {
         html! {
-            strong { (text::capitalized(&warning.message)) "." }
-            " What to do: " (warning.advice) "."
+            strong { (unbroken(&text::capitalized(&warning.message))) "." }
+            " What to do: " (unbroken(&warning.advice)) "."
         }
     });
     let failures = record.failures.iter().map(|failed| {
         html! {
-            strong { "Failed: " (text::failure(failed)) }
-            @if let Some(advice) = &failed.advice { " What to do: " (advice) "." }
+            strong { "Failed: " (unbroken(&text::failure(failed))) }
+            @if let Some(advice) = &failed.advice { " What to do: " (unbroken(advice)) "." }
             @if let Some(said) = &failed.stderr { pre { (said) } }
         }
     });
@@ -316,7 +316,15 @@ fn environment(records: &[Record]) -> Markup {
             };
             @if title.is_empty() {
             } @else if folded {
-                details class="card" { summary { h3 { (title) } } (facts) }
+                // On paper this line is all.
+                @let on = match &record.source {
+                    Some(_) => String::new(),
+                    None => text::hardware(&record.environment),
+                };
+                details class="card" {
+                    summary { h3 { (title) } @if !on.is_empty() { ": " (on) } }
+                    (facts)
+                }
             } @else {
                 div class="card" { h3 { (title) } (facts) }
             }
