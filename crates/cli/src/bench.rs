@@ -100,10 +100,18 @@ pub(crate) fn take(orders: &Bench) -> Result<Finished, (u8, Error)> {
         // A program that cannot be read has no samples that another could use again.
         sizes.program = fs::read(&program).map(|bytes| fingerprint(&bytes)).unwrap_or_default();
     }
+    let mut watcher = process::Command::new(&program);
+    watcher.arg("__watch").args((!orders.images.is_empty()).then_some("--containers"));
+    // Without one, what a killed run leaves is ended by the next.
+    let _watched = Watched::start(watcher);
+    let folders = folders.until(Arc::clone(&interrupted));
     let field = lineup.field(&sizes, &folders, &mut |runtime| {
         bar.say(format!("making {} {} ready", runtime.target().title(), runtime.version()));
         !interrupted.load(Ordering::Relaxed)
     });
+    if interrupted.load(Ordering::Relaxed) {
+        return Err((exit::INTERRUPTED, anyhow!("broken off before the first sample")));
+    }
     if field.kinds.is_empty() && field.failed.is_empty() {
         // Why there are none: what is missing, and what brings it.
         field
@@ -146,10 +154,6 @@ pub(crate) fn take(orders: &Bench) -> Result<Finished, (u8, Error)> {
     if let Some(line) = announcement(&plan).filter(|_| is_long || io::stderr().is_terminal()) {
         bar.complain(&line);
     }
-    let mut watcher = process::Command::new(&program);
-    watcher.arg("__watch").args((!orders.images.is_empty()).then_some("--containers"));
-    // Without one, what a killed run leaves is ended by the next.
-    let _watched = Watched::start(watcher);
     carefree_lab::adopt_orphans();
     let kept = RefCell::new(kept);
     let mut outcome = Runner {

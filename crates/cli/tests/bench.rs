@@ -320,6 +320,64 @@ fn a_lab_that_is_killed_leaves_nothing_running() {
     }
 }
 
+/// A target whose build takes long, and tells of itself in a file.
+const BUILDER: &str = r#"schema = 1
+name = "builder"
+title = "Builder"
+package = "apt install dash"
+[find]
+path = ["sh"]
+version = ["{runtime}", "-c", "echo 1"]
+[programs.units]
+workloads = ["switch"]
+build = [["{runtime}", "-c", "sleep 600 & echo $! $$ > {folder}/told.new; mv {folder}/told.new {folder}/told; wait"]]
+run = ["{runtime}"]
+[units.thread]
+role = "thread"
+what = "one that is never there"
+"#;
+
+#[test]
+fn a_build_ends_with_the_lab() {
+    for is_killed in [false, true] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let target = folder.path().join("targets/builder");
+        fs::create_dir_all(&target).expect("a folder");
+        fs::write(target.join("target.toml"), BUILDER).expect("a file");
+        let mut child = carefree()
+            .args(["bench", "switch", "--runtime", "builder", "--samples", "1", "--force"])
+            .arg("--targets")
+            .arg(folder.path().join("targets"))
+            .env("PATH", "/usr/bin:/bin")
+            .env("XDG_DATA_HOME", folder.path())
+            .env("XDG_CACHE_HOME", folder.path().join("cache"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let told = target.join("told");
+        until("it tells of itself", || told.exists());
+        let told = fs::read_to_string(&told).expect("told");
+        let processes: Vec<&str> = told.split_whitespace().collect();
+        assert!(processes.len() == 2 && processes.iter().all(|process| runs(process)), "{told}");
+        if is_killed {
+            child.kill().expect("it runs");
+        } else {
+            interrupt(&child);
+            until("Ctrl-C ends it", || child.try_wait().expect("it is ours").is_some());
+        }
+        let output = child.wait_with_output().expect("it ends");
+        if !is_killed {
+            assert_eq!(output.status.code(), Some(130), "{output:?}");
+            let said = "carefree: broken off before the first sample\n";
+            assert_eq!(stderr(&output), said);
+        }
+        for process in processes {
+            until("the build ends", || !runs(process));
+        }
+    }
+}
+
 /// Runs with standard output and standard error on a terminal, and returns what was shown.
 fn on_a_terminal(no_color: bool) -> String {
     let (mut ours, mut theirs) = (0, 0);

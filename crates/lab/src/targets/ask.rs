@@ -3,12 +3,13 @@
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{printable, process, sys};
+use crate::{leftovers, printable, process, sys};
 
 /// How long output may stay open after its program has ended.
 const HELD_OPEN: Duration = Duration::from_millis(500);
@@ -33,7 +34,21 @@ pub(crate) struct Reply {
 /// # Errors
 /// One line: it could not be started, or did not end in time.
 pub(crate) fn ask(command: &mut Command, patience: Duration) -> Result<Reply> {
+    ask_until(command, patience, &AtomicBool::new(false))
+}
+
+/// Runs a command to its end, or until the flag is set.
+///
+/// # Errors
+/// One line: it could not be started, did not end in time, or was broken off.
+pub(crate) fn ask_until(
+    command: &mut Command,
+    patience: Duration,
+    interrupted: &AtomicBool,
+) -> Result<Reply> {
     let name = command.get_program().to_string_lossy().into_owned();
+    // A build takes minutes, and the lab may be killed meanwhile.
+    leftovers::sign(command);
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -49,6 +64,11 @@ pub(crate) fn ask(command: &mut Command, patience: Duration) -> Result<Reply> {
             sys::end_group(child.id());
             let _ = child.wait();
             bail!("{name} did not answer within {} s", patience.as_secs())
+        }
+        false if interrupted.load(Ordering::Relaxed) => {
+            sys::end_group(child.id());
+            let _ = child.wait();
+            bail!("{name} was broken off")
         }
         false => Ok(None),
         true => Ok(Some(())),

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use carefree_workloads::answer::Failure;
 use carefree_workloads::workload::Workload;
 
-use super::ask::{Reply, ask};
+use super::ask::{Reply, ask_until};
 use super::image::Inside;
 use super::place::Places;
 use super::spec::Program;
@@ -93,7 +94,7 @@ impl Runtime {
             stderr: String::new(),
         };
         fs::create_dir_all(&draft).map_err(io)?;
-        if let Err(error) = self.build(program, &draft) {
+        if let Err(error) = self.build(program, &draft, folders.interrupted()) {
             // Nothing of it is of use; what cannot be removed is in the cache folder.
             let _ = fs::remove_dir_all(&draft);
             return Err(error);
@@ -109,13 +110,18 @@ impl Runtime {
         }
     }
 
-    fn build(&self, program: &Program, cache: &Path) -> Result<(), NotReady> {
+    fn build(
+        &self,
+        program: &Program,
+        cache: &Path,
+        interrupted: &AtomicBool,
+    ) -> Result<(), NotReady> {
         let broken = |message, stderr: &str| NotReady {
             failure: Failure { message, advice: Some("see what the compiler said".into()) },
             stderr: stderr.to_owned(),
         };
         for words in &program.build {
-            let reply = self.ask(words, Some(cache), &program.env, PATIENCE);
+            let reply = self.ask_until(words, Some(cache), &program.env, PATIENCE, interrupted);
             let reply = reply.map_err(|error| broken(format!("{error:#}"), ""))?;
             if !reply.status.success() {
                 let said = if reply.stderr.trim().is_empty() { reply.stdout } else { reply.stderr };
@@ -181,13 +187,25 @@ impl Runtime {
         env: &Variables,
         patience: Duration,
     ) -> anyhow::Result<Reply> {
+        self.ask_until(words, cache, env, patience, &AtomicBool::new(false))
+    }
+
+    /// The same, until the flag is set.
+    fn ask_until(
+        &self,
+        words: &[String],
+        cache: Option<&Path>,
+        env: &Variables,
+        patience: Duration,
+        interrupted: &AtomicBool,
+    ) -> anyhow::Result<Reply> {
         let mut command = self.command(words, cache, env);
         let is_apart = self.image.is_none() && !folder::is_chosen_by_folder(&command);
         let folder = is_apart.then(Folder::new).transpose()?;
         if let Some(folder) = &folder {
             folder.hold(&mut command);
         }
-        ask(&mut command, patience)
+        ask_until(&mut command, patience, interrupted)
     }
 
     fn filled(

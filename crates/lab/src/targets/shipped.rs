@@ -4,7 +4,8 @@ use std::env;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::{Context, Result, anyhow};
 use carefree_workloads::SOURCES;
@@ -31,6 +32,7 @@ pub fn sources(target: &str) -> Vec<(&'static str, &'static str)> {
 pub struct Folders {
     cache: PathBuf,
     targets: Vec<PathBuf>,
+    interrupted: Arc<AtomicBool>,
 }
 
 impl Folders {
@@ -65,7 +67,17 @@ impl Folders {
             })?;
             targets.push(whole);
         }
-        Ok(Folders { cache, targets })
+        Ok(Folders { cache, targets, interrupted: Arc::default() })
+    }
+
+    /// Has builds end when this flag is set.
+    #[must_use]
+    pub fn until(self, interrupted: Arc<AtomicBool>) -> Folders {
+        Folders { interrupted, ..self }
+    }
+
+    pub(super) fn interrupted(&self) -> &AtomicBool {
+        &self.interrupted
     }
 
     /// The folders of targets.
