@@ -1,6 +1,7 @@
 using System;
 using System.Collections.Generic;
 using System.Diagnostics;
+using System.Runtime.InteropServices;
 using System.Text;
 
 /// No sample can be taken; what would help, where that is known.
@@ -91,9 +92,13 @@ sealed class Orders
         }
         Console.WriteLine(line);
         Console.Out.Flush();
-        // Threads that wait for others that could not be started keep nothing.
-        Environment.Exit(code);
+        // Threads that wait for others that could not be started keep nothing. Environment.Exit would stop
+        // all threads first, and Mono's waits for ever, or fails, where some are at work or just starting.
+        End(code);
     }
+
+    [DllImport("libc.so.6", EntryPoint = "_exit")]
+    private static extern void End(int code);
 
     private static string Quoted(string text)
     {
