@@ -123,7 +123,7 @@ fn programs_that_were_named_are_asked_for_variants_too() {
     let [built, loud] = [format!("fake@ft={built}"), format!("fake@mine={loud}")];
     // The way it was built is the variant: it takes part once.
     for wish in ["fake/built", "fake@ft/built", "fake@2/built", "fake@all/built", "fake@ft"] {
-        assert_eq!(versions(wish, &[built.clone()]), all(&["2.0b (ft)"]), "{wish}");
+        assert_eq!(versions(wish, std::slice::from_ref(&built)), all(&["2.0b (ft)"]), "{wish}");
     }
     // By settings it is one beside the program as it is by itself.
     for wish in ["fake/loud", "fake@mine/loud", "fake@all/loud"] {
@@ -137,7 +137,8 @@ fn programs_that_were_named_are_asked_for_variants_too() {
     }
     let varied = loud.replace("@mine", "@mine/loud");
     assert_eq!(versions("fake/loud", &[varied]), all(&["3.0 (mine, loud)"]));
-    let none = versions("fake@3.0/built", &[loud.clone()]).expect_err("by another build");
+    let none =
+        versions("fake@3.0/built", std::slice::from_ref(&loud)).expect_err("by another build");
     assert!(none.contains("3.0 (mine) lacks it"), "{none}");
     let none = versions("fake@4", &[loud]).expect_err("not here");
     assert_eq!(none, "there is no fake 4 here; there is 1.10, 1.9 and 3.0 (mine)");

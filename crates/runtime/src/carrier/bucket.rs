@@ -137,7 +137,7 @@ pub(crate) fn prepare() {
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
     // Where pages are larger, others' variables may be on the last one. (Then, and where the kernel refuses it, or
     // accepts it and does nothing, the mark tells the child.)
-    if range[0].is_multiple_of(page) && range[1].is_multiple_of(page) {
+    if range[0] % page == 0 && range[1] % page == 0 {
         // SAFETY: whole pages of this crate's own, which children access after `renew` only.
         let _ = unsafe { kernel::call(libc::SYS_madvise, range) };
     }
