@@ -120,8 +120,8 @@ pub(crate) fn stand_in_for(signal: c_int, action: &libc::sigaction) -> Option<li
             actions.set(action);
             let mut ours = *action;
             ours.sa_sigaction = ON_RAISED.load(Ordering::Relaxed);
-            ours.sa_flags = (action.sa_flags | libc::SA_SIGINFO | libc::SA_ONSTACK)
-                & !(libc::SA_RESETHAND | libc::SA_NODEFER);
+            ours.sa_flags =
+                (action.sa_flags | libc::SA_SIGINFO) & !(libc::SA_RESETHAND | libc::SA_NODEFER);
             ours
         });
     }
