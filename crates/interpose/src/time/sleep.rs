@@ -173,12 +173,15 @@ interpose! {
 }
 
 interpose! {
-    /// `sleep(3)`: returns the whole seconds that are left if it is cut short, as libc does.
+    /// `sleep(3)`: returns the seconds that are left if it is cut short: whole ones after a signal, as libc does, and
+    /// one for a part if the fiber was cancelled, which would take none for a sleep that was not cut.
     safe fn sleep(seconds: c_uint) -> c_uint, linked "__sleep" {
         let nanos = u64::from(seconds) * 1_000_000_000;
         let deadline = duration::from_now(nanos);
-        let left = if sleep_for(nanos) { duration::left(deadline) } else { 0 };
-        (left / 1_000_000_000) as c_uint
+        let is_interrupted = sleep_for(nanos);
+        let left = duration::left(deadline);
+        let seconds = if is_interrupted { left / 1_000_000_000 } else { left.div_ceil(1_000_000_000) };
+        seconds as c_uint
     }
 }
 
