@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use carefree_ground::lock::Lock;
 use carefree_runtime::wait::without_parking;
@@ -32,7 +32,8 @@ pub(crate) struct Queue {
     /// Whether the thread takes no more. Set under the lock.
     closed: AtomicBool,
     /// Those that calls of the thread's have raised and that are not in the list yet: a handler can add no more.
-    raised: AtomicU64,
+    /// (Standard ones, so 32 bits will do: a thread's page has few to spare.)
+    raised: AtomicU32,
     came: Lock<Vec<Came>>,
 }
 
@@ -41,7 +42,7 @@ impl Queue {
         Queue {
             set: AtomicU64::new(0),
             closed: AtomicBool::new(false),
-            raised: AtomicU64::new(0),
+            raised: AtomicU32::new(0),
             came: Lock::new(Vec::new()),
         }
     }
@@ -85,7 +86,7 @@ impl Queue {
 
     /// A call of the thread's raises a signal, in whose handler this is called: anywhere.
     pub(crate) fn raise(&self, signal: c_int) {
-        self.raised.fetch_or(bit(signal), Ordering::SeqCst);
+        self.raised.fetch_or(bit(signal) as u32, Ordering::SeqCst);
         self.set.fetch_or(bit(signal), Ordering::SeqCst);
     }
 
@@ -111,7 +112,7 @@ impl Queue {
     fn take_if(&self, of: u64, test: impl Fn(&Came) -> bool) -> Option<siginfo_t> {
         without_parking(|| {
             let mut came = self.came.lock();
-            let raised = self.raised.swap(0, Ordering::SeqCst);
+            let raised = u64::from(self.raised.swap(0, Ordering::SeqCst));
             for signal in (1..FIRST_QUEUED).filter(|signal| raised & bit(*signal) != 0) {
                 if came.iter().all(|one| one.info.si_signo != signal) {
                     came.push(Came { info: sent::told(signal, libc::SI_USER, 0), for_any: false });

@@ -268,7 +268,7 @@ impl Call {
 /// # Safety
 /// The caller is the new thread, which does this first.
 unsafe fn run(record: &Record) {
-    let Start { function, argument, c11 } = record.start;
+    let Start { function, argument, c11 } = record.start();
     let mut exited = 0;
     let none = std::ptr::null_mut();
     // SAFETY: the record's thread calls it, and the program's function takes one argument.

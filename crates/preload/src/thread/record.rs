@@ -48,7 +48,10 @@ unsafe impl Send for Alternate {}
 /// What is kept for a hosted thread, on its stack; for the first one, in [`MAIN`].
 #[derive(Debug)]
 pub(crate) struct Record {
-    pub(crate) start: Start,
+    /// Its [`Start`], of which the parts take less room: the page has few bytes to spare.
+    function: usize,
+    argument: AtomicPtr<c_void>,
+    c11: bool,
     /// Its result.
     pub(crate) value: AtomicPtr<c_void>,
     /// [`DETACHED`], [`ENDED`], [`AWAITED`].
@@ -97,7 +100,9 @@ pub(crate) static ALIVE: AtomicU64 = AtomicU64::new(1);
 impl Record {
     pub(crate) const fn new(start: Start, mask: u64, detached: bool, guard: usize) -> Record {
         Record {
-            start,
+            function: start.function,
+            argument: AtomicPtr::new(start.argument),
+            c11: start.c11,
             value: AtomicPtr::new(CANCELED),
             state: AtomicU32::new(if detached { DETACHED } else { 0 }),
             cancellation: Lock::new(Cancellation {
@@ -115,6 +120,12 @@ impl Record {
             alternate: Lock::new(Alternate(NO_STACK)),
             guard,
         }
+    }
+
+    /// What the thread runs.
+    pub(crate) fn start(&self) -> Start {
+        let argument = self.argument.load(Ordering::Relaxed);
+        Start { function: self.function, argument, c11: self.c11 }
     }
 }
 

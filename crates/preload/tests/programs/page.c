@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { THREADS = 100, PAGE = 4096, DEPTH = 8, SPARE = 96 };
+enum { THREADS = 100, PAGE = 4096, DEPTH = 8, SPARE = 80 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t all_wait = PTHREAD_COND_INITIALIZER, opened = PTHREAD_COND_INITIALIZER;
