@@ -428,7 +428,8 @@ fn take_out(fiber: FiberRef) {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+// (Elsewhere there is no system call `fork`.)
+#[cfg(all(test, not(loom), target_arch = "x86_64"))]
 mod tests {
     use super::*;
 
@@ -448,7 +449,6 @@ mod tests {
     }
 
     /// Where the kernel wipes the buckets, and where it does not.
-    #[cfg(target_arch = "x86_64")]
     #[test]
     fn a_child_forgets_the_waiters() {
         prepare();
