@@ -76,8 +76,8 @@ pub(crate) struct Run {
     pub(crate) carriers: Option<u32>,
 
     /// Stack of threads that ask for none, in bytes or with K, M or G [default: `ulimit -s`].
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) stack: Option<String>,
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = bytes)]
+    pub(crate) stack: Option<usize>,
 
     /// Leave the programs that it starts as they are.
     #[arg(long, conflicts_with = "children")]
@@ -559,6 +559,12 @@ where
         let number = number.and_then(|number| T::try_from(number).ok());
         number.ok_or_else(|| format!("{text} is not in {}..={}", range.start(), range.end()))
     }
+}
+
+/// A parser for sizes.
+fn bytes(text: &str) -> Result<usize, String> {
+    let bytes = carefree_settings::bytes(text);
+    bytes.ok_or_else(|| format!("{text} is not a number of bytes, such as 1048576, 1024K or 1M"))
 }
 
 /// A parser for values with these names.

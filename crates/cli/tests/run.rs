@@ -25,6 +25,11 @@ fn what_is_not_there_is_said() {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     let output = run(["run", "--carriers", "0", "sh"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
+    for size in ["much", "-1", "1T", ""] {
+        let output = run(["run", "--stack", size, "sh", "-c", "echo run"]);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(stderr(&output).contains("not a number of bytes"), "{output:?}");
+    }
 }
 
 /// As `env` and shells have it.

@@ -25,6 +25,22 @@ pub fn text(name: &str) -> Option<String> {
     setting(name)?.into_string().ok().filter(|text| !text.is_empty())
 }
 
+/// A number of bytes, perhaps with a suffix: `65536`, `64K`, `64k`, `1M`, `2G`. `None` if it is none, or too large.
+///
+/// ```
+/// assert_eq!(carefree_settings::bytes("64k"), Some(65_536));
+/// assert_eq!(carefree_settings::bytes("much"), None);
+/// ```
+pub fn bytes(text: &str) -> Option<usize> {
+    let (digits, shift) = match text.as_bytes().last()? {
+        b'k' | b'K' => (&text[..text.len() - 1], 10),
+        b'm' | b'M' => (&text[..text.len() - 1], 20),
+        b'g' | b'G' => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    digits.parse::<usize>().ok()?.checked_mul(1 << shift)
+}
+
 /// Whether the program was started with rights that its user does not have.
 fn is_privileged() -> bool {
     // SAFETY: no preconditions.
@@ -35,6 +51,19 @@ fn is_privileged() -> bool {
 mod tests {
     use std::fs;
     use std::path::{Path, PathBuf};
+
+    use super::*;
+
+    #[test]
+    fn sizes_have_suffixes() {
+        for (text, number) in [("0", 0), ("65536", 65_536), ("64K", 65_536), ("3m", 3 << 20)] {
+            assert_eq!(bytes(text), Some(number), "{text}");
+        }
+        assert_eq!(bytes("16G"), Some(16 << 30));
+        for text in ["", "K", "1T", "-1", "1.5M", "64 K", "much", "99999999999999999G", "1\u{e9}"] {
+            assert_eq!(bytes(text), None, "{text}");
+        }
+    }
 
     fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).unwrap() {

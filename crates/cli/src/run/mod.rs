@@ -84,8 +84,8 @@ fn give(command: &mut Command, orders: &Run, library: &Path) {
     if let Some(carriers) = orders.carriers {
         command.env("CAREFREE_CARRIERS", carriers.to_string());
     }
-    if let Some(stack) = &orders.stack {
-        command.env("CAREFREE_STACK", stack);
+    if let Some(stack) = orders.stack {
+        command.env("CAREFREE_STACK", stack.to_string());
     }
     if orders.only {
         command.env("CAREFREE_RUN", "only");

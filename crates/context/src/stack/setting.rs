@@ -61,37 +61,11 @@ pub fn read(variable: &str, most: usize) -> Result<Option<usize>, String> {
         return Ok(None);
     };
     let text = text.to_string_lossy();
-    match parse(&text).filter(|bytes| *bytes <= most) {
+    let up_to = if most == usize::MAX { String::new() } else { format!(" up to {most}") };
+    match carefree_settings::bytes(&text).filter(|bytes| *bytes <= most) {
         Some(bytes) => Ok(Some(bytes)),
         None => Err(format!(
-            "{variable}={text} is not a number of bytes up to {most}, such as 1048576, 1024K or 1M"
+            "{variable}={text} is not a number of bytes{up_to}, such as 1048576, 1024K or 1M"
         )),
-    }
-}
-
-/// Parses `65536`, `64K`, `64k`, `1M`, `2G`.
-fn parse(text: &str) -> Option<usize> {
-    let (digits, shift) = match text.as_bytes().last()? {
-        b'k' | b'K' => (&text[..text.len() - 1], 10),
-        b'm' | b'M' => (&text[..text.len() - 1], 20),
-        b'g' | b'G' => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
-    };
-    digits.parse::<usize>().ok()?.checked_mul(1 << shift)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_have_suffixes() {
-        for (text, bytes) in [("0", 0), ("65536", 65_536), ("64K", 65_536), ("3m", 3 << 20)] {
-            assert_eq!(parse(text), Some(bytes), "{text}");
-        }
-        assert_eq!(parse("16G"), Some(16 << 30));
-        for text in ["", "K", "1T", "-1", "1.5M", "64 K", "much", "99999999999999999G", "1\u{e9}"] {
-            assert_eq!(parse(text), None, "{text}");
-        }
     }
 }
