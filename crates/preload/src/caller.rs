@@ -57,6 +57,11 @@ impl Caller {
         ptr::without_provenance(self.address)
     }
 
+    /// The stack pointer when the function was called. There begin the arguments that are not in registers.
+    pub(crate) fn stack(&self) -> usize {
+        self.stack
+    }
+
     /// Leaves the function that was called, and calls `target` with these arguments in its place: to that, and
     /// to its caller, it is as if the latter had called it.
     ///

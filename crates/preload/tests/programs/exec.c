@@ -70,6 +70,30 @@ static void *starts(void *program) {
     return NULL;
 }
 
+#define TEN "1", "2", "3", "4", "5", "6", "7", "8", "9", "10"
+#define MANY TEN, TEN, TEN, TEN, TEN, TEN, TEN, TEN, TEN, TEN
+
+// Programs with so many arguments that few are in registers.
+static void *lists(void *unused) {
+    char *environment[] = {"MARK=there", NULL};
+    int status;
+    fflush(stdout);
+    for (int kind = 0; kind < 5; kind++) {
+        pid_t child = fork();
+        const char *say = "echo $# $1 ${29} ${100} $MARK";
+        if (child == 0) {
+            if (kind == 0) execl("/bin/sh", "sh", "-c", say, "-", MANY, (char *)NULL);
+            if (kind == 1) execlp("sh", "sh", "-c", say, "-", MANY, (char *)NULL);
+            if (kind == 2) execle("/bin/sh", "sh", "-c", say, "-", MANY, (char *)NULL, environment);
+            if (kind == 3) execle("/bin/sh", "sh", "-c", say, "-", TEN, TEN, TEN, "1", "2", "3", "4", (char *)NULL, environment);
+            if (kind == 4) execle("/bin/sh", "sh", "-c", say, "-", TEN, TEN, TEN, "1", "2", "3", "4", "5", (char *)NULL, environment);
+            _exit(1);
+        }
+        assert(waitpid(child, &status, 0) == child && status == 0);
+    }
+    return unused;
+}
+
 int main(int count, char **arguments) {
     pthread_t threads[4];
     sigset_t set;
@@ -86,6 +110,7 @@ int main(int count, char **arguments) {
     action.sa_flags = SA_RESTART;
     assert(!sigaction(SIGALRM, &action, NULL));
     assert(!setenv("PATH", "/bin:/usr/bin:/no:/no/such:/no/such/folder:/no/2:/no/3:/no/4", 1));
+    assert(!pthread_create(&threads[0], NULL, lists, NULL) && !pthread_join(threads[0], NULL));
     struct itimerval often = {{0, 100}, {0, 100}}, never = {{0, 0}, {0, 0}};
     for (int i = 0; i < 4; i++) assert(!pthread_create(&threads[i], NULL, tries, NULL));
     assert(!setitimer(ITIMER_REAL, &often, NULL));
