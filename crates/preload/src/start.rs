@@ -10,6 +10,7 @@ use carefree_interpose::loader;
 use carefree_runtime::hosted;
 use carefree_settings::denied;
 
+use crate::thread::niceness;
 use crate::thread::policy::Policy;
 use crate::thread::{self, exempt, record};
 use crate::{environment, report, signal, unsuited};
@@ -148,6 +149,7 @@ pub(crate) fn host() -> bool {
     }
     let mask = signal::begin();
     *record::MAIN.policy.lock() = Policy::of_kernel_thread();
+    record::MAIN.niceness.store(niceness::of_kernel_thread(), Ordering::Relaxed);
     hosted::leave_faults();
     // Before the runtime installs its own, in `adopt`.
     static FORKS: AtomicI32 = AtomicI32::new(0);

@@ -10,7 +10,7 @@ use crate::thread::identity::find_number;
 use crate::thread::record;
 
 /// Whether `number` is 0 and the caller is a hosted thread, or that of a hosted thread.
-fn is_hosted(number: c_int) -> bool {
+pub(super) fn is_hosted(number: c_int) -> bool {
     match number {
         0 => record::current().is_some(),
         number => find_number(number).is_some_and(|thread| !thread.is_main()),

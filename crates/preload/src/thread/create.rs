@@ -13,6 +13,7 @@ use libc::{pthread_attr_t, pthread_t};
 use crate::thread::exempt;
 use crate::thread::goroutines;
 use crate::thread::inheritance;
+use crate::thread::niceness;
 use crate::thread::own_stack;
 use crate::thread::policy::Policy;
 use crate::thread::record::{self, ALIVE, CREATED, DETACHED, ENDED, MOST, Record, Start};
@@ -199,9 +200,12 @@ unsafe fn begin(thread: *mut pthread_t, asked: &Asked, start: Start) -> c_int {
     let mask = asked.mask.unwrap_or_else(signal::mask) & !signal::UNBLOCKABLE;
     let record = Record::new(start, mask, asked.detached, asked.guard);
     let stack = asked.stack.filter(|size| *size != start::hosted_stack());
+    let creator = record::current().map(|(_, creator)| creator);
+    let niceness = creator.map_or_else(niceness::of_kernel_thread, niceness::of);
+    record.niceness.store(niceness, Ordering::Relaxed);
     if !asked.usual_policy {
-        *record.policy.lock() = match record::current() {
-            Some((_, creator)) => *creator.policy.lock(),
+        *record.policy.lock() = match creator {
+            Some(creator) => *creator.policy.lock(),
             None => Policy::of_kernel_thread(),
         };
     }

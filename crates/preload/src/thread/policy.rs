@@ -66,7 +66,7 @@ fn limit() -> u64 {
 }
 
 /// Whether the process has the right to any priority: `CAP_SYS_NICE`.
-fn is_privileged() -> bool {
+pub(super) fn is_privileged() -> bool {
     const VERSION: u32 = 0x2008_0522;
     const SYS_NICE: u32 = 23;
     let header = [VERSION, 0];

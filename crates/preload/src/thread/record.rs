@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI8, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use carefree_ground::lock::Lock;
 use carefree_runtime::hosted::{self, HostedThread};
@@ -58,6 +58,7 @@ pub(crate) struct Record {
     pub(crate) state: AtomicU32,
     pub(crate) cancellation: Lock<Cancellation>,
     pub(crate) policy: Lock<Policy>,
+    pub(crate) niceness: AtomicI8,
     /// The signals that it blocks.
     pub(crate) mask: AtomicU64,
     /// Signals that have come for it, and are not handled yet.
@@ -112,6 +113,7 @@ impl Record {
                 asynchronous: false,
             }),
             policy: Lock::new(Policy::USUAL),
+            niceness: AtomicI8::new(0),
             mask: AtomicU64::new(mask),
             pending: Queue::new(),
             awaited: AtomicU64::new(0),

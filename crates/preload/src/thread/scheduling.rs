@@ -4,11 +4,14 @@
 //! inherited by new threads and told, and refused where the kernel would refuse it. (A thread that asks for a
 //! realtime policy by its attributes stays a thread, and has it.)
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_long, c_uint, c_void};
 
+use carefree_ground::kernel;
 use libc::{pid_t, pthread_t, sched_param};
 
-use crate::thread::identity::find_number;
+use crate::thread::affinity::{is_hosted, sched_setaffinity};
+use crate::thread::identity::with_number;
+use crate::thread::niceness::{self, setpriority};
 use crate::thread::policy::Policy;
 use crate::thread::record::{self, Record, set_errno};
 
@@ -22,14 +25,6 @@ fn set(record: &Record, policy: Policy) -> c_int {
     errno
 }
 
-/// Calls `f` with the hosted thread of this number, or the calling one for 0.
-fn with_number<T>(number: pid_t, f: impl FnOnce(&Record) -> T) -> Option<T> {
-    match number {
-        0 => record::current().map(|(_, record)| f(record)),
-        number => find_number(number).map(|thread| f(record::of(*thread))),
-    }
-}
-
 /// -1 with `errno`, or 0.
 fn answer(errno: c_int) -> c_int {
     if errno == 0 {
@@ -37,6 +32,92 @@ fn answer(errno: c_int) -> c_int {
     }
     set_errno(errno);
     -1
+}
+
+/// How the kernel's `struct sched_attr` begins.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct Attributes {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    niceness: i32,
+    priority: u32,
+}
+
+/// A flag of [`Attributes`]: the policy stays as it is.
+const KEEP_POLICY: u64 = 8;
+/// A flag of [`Attributes`]: priority and niceness stay as they are.
+const KEEP_PARAMETERS: u64 = 16;
+
+/// Gives a thread a policy and a niceness: an `errno`, or 0.
+fn set_attributes(record: &Record, wanted: &Attributes) -> c_int {
+    let now = *record.policy.lock();
+    let keeps = |flag| wanted.flags & flag != 0;
+    let number = if keeps(KEEP_POLICY) { now.number } else { wanted.policy as i32 };
+    let priority = if keeps(KEEP_PARAMETERS) { now.priority } else { wanted.priority as i32 };
+    let has_niceness = priority == 0 && !keeps(KEEP_PARAMETERS);
+    if has_niceness && niceness::is_refused(record, wanted.niceness) {
+        return libc::EPERM;
+    }
+    let errno = set(record, Policy { number, priority });
+    if errno == 0 && has_niceness {
+        return niceness::set(record, wanted.niceness);
+    }
+    errno
+}
+
+/// A system call by its number, of those that tell or change how a hosted thread is scheduled: what `syscall(2)`
+/// returns.
+///
+/// # Safety
+/// As for the system call.
+pub(super) unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<c_long> {
+    let [a, b, c, d, ..] = arguments;
+    let (process, policy) = (a as pid_t, b as c_int);
+    // SAFETY: as this function demands, for all of them.
+    let result = unsafe {
+        match number {
+            libc::SYS_setpriority => setpriority(a as c_uint, b as libc::id_t, c as c_int),
+            libc::SYS_getpriority => niceness::told(a as c_uint, b as libc::id_t)?,
+            libc::SYS_sched_setscheduler => {
+                sched_setscheduler(process, policy, c as *const sched_param)
+            }
+            libc::SYS_sched_getscheduler => sched_getscheduler(process),
+            libc::SYS_sched_setparam => sched_setparam(process, b as *const sched_param),
+            libc::SYS_sched_getparam => sched_getparam(process, b as *mut sched_param),
+            libc::SYS_sched_setaffinity => sched_setaffinity(process, b, c as *const c_void),
+            libc::SYS_sched_getaffinity if is_hosted(process) => {
+                let of_first = [libc::getpid() as usize, b, c, 0, 0, 0];
+                match kernel::call(number, of_first) {
+                    Ok(bytes) => bytes as c_int,
+                    Err(errno) => answer(errno),
+                }
+            }
+            // (No policy that these calls alone can set is for fibers.)
+            libc::SYS_sched_setattr if c == 0 => {
+                let Some(wanted) = (b as *const Attributes).as_ref() else {
+                    return Some(answer(libc::EINVAL).into());
+                };
+                answer(with_number(process, |record| set_attributes(record, wanted))?)
+            }
+            libc::SYS_sched_getattr => {
+                let of = |record: &Record| (*record.policy.lock(), niceness::of(record));
+                let (policy, niceness) = with_number(process, of)?;
+                // What else it tells is the carrier's.
+                if let Err(errno) = kernel::call(number, [0, b, c, d, 0, 0]) {
+                    return Some(answer(errno).into());
+                }
+                let told = &mut *(b as *mut Attributes);
+                told.policy = policy.number as u32;
+                told.priority = policy.priority as u32;
+                told.niceness = if policy.priority == 0 { niceness.into() } else { 0 };
+                0
+            }
+            _ => return None,
+        }
+    };
+    Some(result.into())
 }
 
 stand_in! {
