@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use carefree_runtime::hosted;
 use libc::sighandler_t;
 
+use crate::signal::beside;
 use crate::signal::crash::{self, FAULTS};
 use crate::signal::fault;
 use crate::signal::post;
@@ -73,6 +74,19 @@ fn forget_ignored(signal: c_int) {
     }
 }
 
+/// The program ignores a signal from now on: what threads have pending of it is gone, whether they block it or not. The
+/// kernel does that with what is pending for the process.
+fn discard(signal: c_int) {
+    // (What is pending for the thread that a `vfork`'s child looks like is its parent's.)
+    if !hosted::is_hosting() || beside::is_child() {
+        return;
+    }
+    let _ = hosted::find_where(|thread| {
+        record::of(thread).pending.discard(bit(signal));
+        false
+    });
+}
+
 /// Whether it is a fault, whose handler is called by ours.
 fn is_fault(signal: c_int) -> bool {
     FAULTS.iter().any(|(fault, _)| *fault == signal)
@@ -88,13 +102,27 @@ const LASTING: c_int = libc::SA_RESTART;
 /// As `signal(2)` of System V has it.
 const ONCE: c_int = libc::SA_RESETHAND | libc::SA_NODEFER;
 
-/// What all kin of `signal` begin with. Where ours is called in place of the handler: what is told of the one before.
-fn set_fault(signal: c_int, handler: sighandler_t, flags: c_int) -> Option<sighandler_t> {
-    if !ignores(signal, handler) {
+/// What all kin of `signal` do: `next` is libc's.
+fn set_by(
+    signal: c_int,
+    handler: sighandler_t,
+    flags: c_int,
+    next: impl FnOnce() -> sighandler_t,
+) -> sighandler_t {
+    let is_ignored = ignores(signal, handler);
+    if !is_ignored {
         forget_ignored(signal);
     }
     let mask = || if flags & libc::SA_NODEFER == 0 { bit(signal) } else { 0 };
-    (is_fault(signal) || is_raised(signal)).then(|| set(signal, handler, flags, mask()))
+    // Of these, ours is called in place of the program's.
+    let before = match is_fault(signal) || is_raised(signal) {
+        true => set(signal, handler, flags, mask()),
+        false => next(),
+    };
+    if is_ignored && before != libc::SIG_ERR {
+        discard(signal);
+    }
+    before
 }
 
 stand_in! {
@@ -114,6 +142,9 @@ stand_in! {
             let ours = action.as_ref().filter(|action| !crash::is_ours(action.sa_sigaction));
             let ours = ours.and_then(|action| fault::stand_in_for(signal, action));
             let done = next(signal, ours.as_ref().map_or(action, ptr::from_ref), before);
+            if done == 0 && action.as_ref().is_some_and(|to| ignores(signal, to.sa_sigaction)) {
+                discard(signal);
+            }
             if done == 0 && !before.is_null() {
                 if crash::is_ours((*before).sa_sigaction) {
                     *before = std::mem::zeroed();
@@ -128,30 +159,30 @@ stand_in! {
     /// `signal(2)`.
     fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
         // SAFETY: the caller's arguments.
-        set_fault(signal, handler, LASTING).unwrap_or_else(|| unsafe { next(signal, handler) })
+        set_by(signal, handler, LASTING, || unsafe { next(signal, handler) })
     }
 
     /// `signal(2)` of programs for System V, and of those compiled as strict C.
     fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
         // SAFETY: the caller's arguments.
-        set_fault(signal, handler, ONCE).unwrap_or_else(|| unsafe { next(signal, handler) })
+        set_by(signal, handler, ONCE, || unsafe { next(signal, handler) })
     }
 
     /// `sysv_signal(3)`.
     fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
         // SAFETY: the caller's arguments.
-        set_fault(signal, handler, ONCE).unwrap_or_else(|| unsafe { next(signal, handler) })
+        set_by(signal, handler, ONCE, || unsafe { next(signal, handler) })
     }
 
     /// `bsd_signal(3)`.
     fn bsd_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
         // SAFETY: the caller's arguments.
-        set_fault(signal, handler, LASTING).unwrap_or_else(|| unsafe { next(signal, handler) })
+        set_by(signal, handler, LASTING, || unsafe { next(signal, handler) })
     }
 
     /// `ssignal(3)`.
     fn ssignal(signal: c_int, handler: sighandler_t) -> sighandler_t {
         // SAFETY: the caller's arguments.
-        set_fault(signal, handler, LASTING).unwrap_or_else(|| unsafe { next(signal, handler) })
+        set_by(signal, handler, LASTING, || unsafe { next(signal, handler) })
     }
 }

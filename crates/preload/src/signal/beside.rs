@@ -5,6 +5,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use carefree_runtime::hosted;
+
 use crate::signal::set::change_kernels;
 use crate::thread::record::Record;
 
@@ -18,9 +20,14 @@ pub(super) fn note_parent() {
     PARENT.store(std::process::id(), Ordering::Relaxed);
 }
 
-/// Whether the calling process is such a child.
+/// Whether the calling process is such a child, of one that has hosted threads.
 pub(super) fn is_one() -> bool {
     std::process::id() != PARENT.load(Ordering::Relaxed)
+}
+
+/// Whether the calling process is such a child; for one that may have no hosted threads yet.
+pub(super) fn is_child() -> bool {
+    hosted::is_hosting() && is_one()
 }
 
 /// What the calling child blocks, which is the thread of `record`. From now on the kernel knows it.

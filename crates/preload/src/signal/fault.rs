@@ -115,6 +115,10 @@ pub(crate) fn is_ours(handler: sighandler_t) -> bool {
 /// What the kernel is to be given for an action of the program's, which is kept; `None` for what it is given as it is.
 pub(crate) fn stand_in_for(signal: c_int, action: &libc::sigaction) -> Option<libc::sigaction> {
     let actions = actions_of(signal).filter(|_| STANDS_IN.load(Ordering::Relaxed))?;
+    // (What is kept is the parent's, and the child has a table in the kernel of its own.)
+    if beside::is_child() {
+        return None;
+    }
     if bit(signal) & RAISED != 0 {
         return (action.sa_sigaction != libc::SIG_IGN).then(|| {
             actions.set(action);

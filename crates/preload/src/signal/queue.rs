@@ -132,6 +132,11 @@ impl Queue {
         })
     }
 
+    /// Forgets those of a set, which the program ignores from now on.
+    pub(crate) fn discard(&self, of: u64) {
+        while self.take(of).is_some() {}
+    }
+
     /// Has the thread take no more, if none has come that it does not block.
     pub(crate) fn close(&self, mask: u64) -> bool {
         let _came = self.came.lock();

@@ -6,13 +6,13 @@
 //! handles it as any other: at the end of its call, or when the dispatcher interrupts it. What else comes, be it sent
 //! to the process or raised by a call that another thread makes for a fiber, goes to the dispatcher.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::Ordering;
 
-use libc::{siginfo_t, ucontext_t};
+use libc::{off64_t, siginfo_t, ucontext_t};
 
 use crate::signal::set::{OPEN, RAISED, UNBLOCKABLE, act_by_default, action, bit};
-use crate::signal::{beside, fault, post};
+use crate::signal::{beside, deliver, fault, post};
 use crate::thread::record;
 
 /// Has the default action of these done by ours.
@@ -72,6 +72,37 @@ unsafe extern "C-unwind" fn on_raised(signal: c_int, info: *mut siginfo_t, conte
         }
         _ => post::hand_over(signal),
     }
+}
+
+/// Functions of libc's that never wait, and raise a signal where they fail: it is handled before they return.
+macro_rules! raising {
+    ($($name:ident($($argument:ident: $type:ty),*))*) => {
+        stand_in! {
+            $(
+                #[doc = concat!("`", stringify!($name), "`.")]
+                fn $name($($argument: $type),*) -> c_int {
+                    // SAFETY: the caller's arguments.
+                    let done = unsafe { next($($argument),*) };
+                    if done != 0 {
+                        // SAFETY: this frame has nothing to drop.
+                        unsafe { deliver::amid_call() };
+                    }
+                    done
+                }
+            )*
+        }
+    };
+}
+
+raising! {
+    ftruncate(file: c_int, length: off64_t)
+    ftruncate64(file: c_int, length: off64_t)
+    truncate(path: *const c_char, length: off64_t)
+    truncate64(path: *const c_char, length: off64_t)
+    fallocate(file: c_int, mode: c_int, from: off64_t, length: off64_t)
+    fallocate64(file: c_int, mode: c_int, from: off64_t, length: off64_t)
+    posix_fallocate(file: c_int, from: off64_t, length: off64_t)
+    posix_fallocate64(file: c_int, from: off64_t, length: off64_t)
 }
 
 const _: () = assert!(RAISED == bit(libc::SIGPIPE) | bit(libc::SIGXFSZ));

@@ -63,6 +63,16 @@ stand_in! {
         if before & bit(signal) != 0 { HOLD } else { was }
     }
 
+    /// `sigignore(3)`.
+    fn sigignore(signal: c_int) -> c_int {
+        // SAFETY: zeros are an action, of which the handler is set.
+        unsafe {
+            let mut ignore = std::mem::zeroed::<libc::sigaction>();
+            ignore.sa_sigaction = libc::SIG_IGN;
+            libc::sigaction(signal, &raw const ignore, std::ptr::null_mut())
+        }
+    }
+
     /// `sigpause(3)` of X/Open: with one signal less blocked.
     fn __xpg_sigpause(signal: c_int) -> c_int {
         let Some((_, record)) = record::current() else {

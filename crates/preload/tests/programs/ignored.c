@@ -25,6 +25,26 @@ static void *waits(void *value) {
     return value;
 }
 
+// What is pending when it is ignored is gone, though the thread blocks it.
+static void *blocks(void *value) {
+    sigset_t set, pending;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    sigaddset(&set, SIGCHLD);
+    assert(!pthread_sigmask(SIG_BLOCK, &set, NULL));
+    for (int i = 0; i < 20; i++) {
+        assert(signal(SIGUSR1, on_signal) != SIG_ERR && signal(SIGCHLD, on_signal) != SIG_ERR);
+        assert(!pthread_kill(pthread_self(), SIGUSR1) && !pthread_kill(pthread_self(), SIGCHLD));
+        assert(!sigpending(&pending) && sigismember(&pending, SIGUSR1) && sigismember(&pending, SIGCHLD));
+        if (i % 2) assert(!sigignore(SIGUSR1));
+        else assert(signal(SIGUSR1, SIG_IGN) != SIG_ERR);
+        assert(signal(SIGCHLD, SIG_DFL) != SIG_ERR);
+        assert(!sigpending(&pending) && !sigismember(&pending, SIGUSR1) && !sigismember(&pending, SIGCHLD));
+    }
+    assert(!pthread_sigmask(SIG_UNBLOCK, &set, NULL));
+    return value;
+}
+
 int main(void) {
     pthread_t thread;
     assert(!pthread_create(&thread, NULL, ends, NULL) && !pthread_join(thread, NULL));
@@ -48,6 +68,8 @@ int main(void) {
         assert(signal(SIGUSR2, SIG_DFL) == SIG_IGN);
     }
     assert(write(ends_of[1], "x", 1) == 1 && !pthread_join(thread, NULL));
+    assert(!pthread_create(&thread, NULL, blocks, NULL) && !pthread_join(thread, NULL) && !blocks(NULL));
+    assert(handled == 0 && signal(SIGUSR1, on_signal) == SIG_IGN);
     // No signals.
     assert(signal(0, on_signal) == SIG_ERR && signal(65, on_signal) == SIG_ERR);
     usleep(20000);

@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -58,6 +59,13 @@ static void *writes(void *file) {
     assert(send(ends[1], "x", 1, MSG_NOSIGNAL) == -1 && errno == EPIPE && pipes == 10 && !close(ends[1]));
     for (int i = 1; i <= 10; i++) {
         assert(pwrite(*(int *)file, "x", 1, 1 << 20) == -1 && errno == EFBIG && sizes == i);
+    }
+    // By a call that never waits.
+    for (int i = 11; i <= 30; i += 4) {
+        assert(ftruncate(*(int *)file, 2 << 20) == -1 && errno == EFBIG && sizes == i);
+        assert(fallocate(*(int *)file, 0, 0, 2 << 20) == -1 && errno == EFBIG && sizes == i + 1);
+        assert(posix_fallocate(*(int *)file, 0, 2 << 20) == EFBIG && sizes == i + 2);
+        assert(syscall(SYS_ftruncate, *(int *)file, 2L << 20) == -1 && errno == EFBIG && sizes == i + 3);
     }
     // Blocked, it stays with the thread, which takes it.
     sigset_t set;
@@ -147,6 +155,15 @@ int main(void) {
     for (int i = 0; i < 4; i++) assert(!pthread_create(&threads[i], NULL, writes, &file));
     for (int i = 0; i < 4; i++) assert(!pthread_join(threads[i], NULL));
     assert(!sigaction(SIGPIPE, NULL, &found) && found.sa_sigaction == on_signal && (found.sa_flags & SA_SIGINFO));
+    // What a child that has its parent's memory does about it is the child's.
+    pid_t child = vfork();
+    if (child == 0) {
+        signal(SIGPIPE, SIG_DFL);
+        signal(SIGSEGV, SIG_DFL);
+        _exit(0);
+    }
+    assert(child > 0 && waitpid(child, NULL, 0) == child);
+    assert(!sigaction(SIGPIPE, NULL, &found) && found.sa_sigaction == on_signal);
     // Sent, it comes as any other.
     is_writer = 1;
     for (int i = 1; i <= 50; i++) {
