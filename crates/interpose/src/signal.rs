@@ -20,7 +20,7 @@ use carefree_reactor::clock::{self, NEVER};
 use carefree_runtime::launch::launch;
 use carefree_runtime::operation::{Ended, Wait};
 use carefree_runtime::wait::{self, Until};
-use carefree_runtime::{Reason, lot};
+use carefree_runtime::{Interrupted, Outcome, Reason, lot};
 use libc::{siginfo_t, sigset_t, timespec};
 
 use crate::call::answer::{Answer, answer, interruption, told};
@@ -123,10 +123,14 @@ fn wait_for_one(set: User<sigset_t>, info: User<siginfo_t>, deadline: u64) -> An
 fn wait_for_any(set: User<sigset_t>, info: User<siginfo_t>, deadline: u64) -> Answer {
     let mut coming: Option<OwnFile> = None;
     let mut interrupted = None;
+    let host = host::get().filter(|_| host::is_hosted());
+    // The kernel uses 8 bytes of a set.
+    let wanted = set.cast::<u64>().read()? & !host.map_or(0, |host| host.own_signals);
+    let mut own = wanted;
+    let set = User::lend(&mut own).cast::<sigset_t>();
     loop {
-        if let Some(host) = host::get().filter(|_| host::is_hosted()) {
-            // The kernel uses 8 bytes of a set.
-            if let Some(taken) = (host.take_signal)(set.cast::<u64>().read()?) {
+        if let Some(host) = host {
+            if let Some(taken) = (host.take_signal)(wanted) {
                 if !info.is_null() {
                     info.write(taken)?;
                 }
@@ -160,17 +164,21 @@ fn wait_for_any(set: User<sigset_t>, info: User<siginfo_t>, deadline: u64) -> An
         if deadline <= clock::now() {
             return Err(libc::EAGAIN);
         }
-        let fd = match &coming {
-            Some(coming) => coming.fd(),
-            None => coming.insert(signals(set)?).fd(),
-        };
+        if coming.is_none() {
+            coming = signals(set).ok();
+        }
         let how = Wait { deadline, ..Wait::until_done(Reason::Signal) };
-        match UserOp::poll(fd, libc::POLLIN).perform(&how) {
-            Ended::Done(_) | Ended::Late | Ended::Pointless => {}
-            Ended::Interrupted(why) => interrupted = Some(why),
-            Ended::Unsupported => {
-                wait::sleep_until(deadline.min(duration::from_now(1_000_000)), Reason::Signal);
+        let ended =
+            coming.as_ref().map(|coming| UserOp::poll(coming.fd(), libc::POLLIN).perform(&how));
+        match ended {
+            Some(Ended::Done(_) | Ended::Late | Ended::Pointless) => {}
+            Some(Ended::Interrupted(why)) => interrupted = Some(why),
+            // (The process may have as many files as it may.)
+            Some(Ended::Unsupported) | None => {
+                let slept =
+                    wait::sleep_until(deadline.min(duration::from_now(1_000_000)), Reason::Signal);
                 carefree_runtime::interrupted().map_err(interruption)?;
+                interrupted = (slept == Outcome::Cancelled).then_some(Interrupted::Cancelled);
             }
         }
     }

@@ -250,13 +250,6 @@ unsafe fn by_a_fiber(number: c_long, arguments: [usize; 6]) -> c_long {
                     })
                 })
             }
-            // These may raise `SIGXFSZ`, which a hosted thread handles before the call returns.
-            libc::SYS_truncate | libc::SYS_ftruncate | libc::SYS_fallocate => loop {
-                let result = syscall::original(number, a, b, c, d, e, f);
-                if !host::again_quick(&result) {
-                    break result;
-                }
-            },
             _ => {
                 let hosted = host::get().and_then(|host| (host.call)(number, arguments));
                 hosted.unwrap_or_else(|| syscall::original(number, a, b, c, d, e, f))

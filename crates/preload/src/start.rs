@@ -28,6 +28,7 @@ static HOST: Host = Host {
     after_call: signal::after_call,
     settle_child: signal::settle_child,
     take_signal: signal::take,
+    own_signals: signal::bit(signal::OURS),
     mask: signal::mask,
     set_mask: signal::set_mask,
     suspend: signal::suspend,

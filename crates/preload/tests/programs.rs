@@ -480,6 +480,32 @@ fn signals_that_a_call_raises_come_to_the_thread_that_makes_it() {
 }
 
 #[test]
+fn what_the_kernel_keeps_for_one_thread_is_refused_and_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("program");
+    let mut compiler = Command::new("cc");
+    let compiled =
+        compiler.args(["-O1", "-pthread", "-o"]).args([&program, &source("rights.c")]).status();
+    let Ok(compiled) = compiled else { return eprintln!("skipped: cc is not installed") };
+    assert!(compiled.success());
+    let output = run(&[program.as_os_str()], Some(2));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "refused\n", "{output:?}");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert!(told.contains("setfsuid") && told.contains("--threads-for"), "{told}");
+}
+
+#[test]
+fn what_concerns_all_signals_spares_ours() {
+    compare_c("all_signals.c");
+}
+
+#[test]
+fn a_cancelled_thread_loses_no_signal_of_a_condition() {
+    compare_c("cancels.c");
+}
+
+#[test]
 fn threads_are_cancelled_amid_signals_of_their_own() {
     compare_c("cancelled_settling.c");
 }

@@ -56,6 +56,8 @@ pub struct Host {
     /// Takes a signal of a set that was sent to the calling hosted thread, which blocks it. Until the next
     /// call, those of the set interrupt the thread; with an empty set, none does.
     pub take_signal: fn(u64) -> Option<libc::siginfo_t>,
+    /// Signals that the host uses itself, as a set of the kernel's: no thread is told of them.
+    pub own_signals: u64,
     /// The signals that the calling hosted thread blocks: programs that it starts inherit that.
     pub mask: fn() -> u64,
     /// Gives the calling hosted thread another mask, and handles what that lets through.
@@ -110,6 +112,12 @@ pub(crate) trait Told {
     fn is_minus_one(&self) -> bool {
         false
     }
+
+    /// Whether it has brought something: bytes, a file, a child, what is ready. Then the thread is not cancelled at this
+    /// call, but at the next one: what was received is not lost.
+    fn has_brought(&self) -> bool {
+        false
+    }
 }
 
 macro_rules! told {
@@ -118,6 +126,11 @@ macro_rules! told {
             #[inline(always)]
             fn is_minus_one(&self) -> bool {
                 *self == -1
+            }
+
+            #[inline(always)]
+            fn has_brought(&self) -> bool {
+                *self > 0
             }
         })*
     };
@@ -155,7 +168,7 @@ pub(crate) fn begin_steady() {}
 pub(crate) fn again(result: &impl Told) -> bool {
     match get() {
         None => false,
-        Some(host) => after(host, result.is_minus_one(), true),
+        Some(host) => after(host, result.is_minus_one(), !result.has_brought()),
     }
 }
 

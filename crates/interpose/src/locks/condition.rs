@@ -141,7 +141,7 @@ fn wait(condition: User<Condition>, mutex: User<Mutex>, deadline: u64) -> c_int 
     if unlocked != 0 {
         return unlocked;
     }
-    match lock_again(mutex) {
+    match lock_again(mutex, outcome == Outcome::Unparked) {
         0 if outcome == Outcome::TimedOut && deadline <= look_again => libc::ETIMEDOUT,
         result => result,
     }
@@ -155,12 +155,16 @@ fn unlock(mutex: User<Mutex>) -> c_int {
     unsafe { mutex::pthread_mutex_unlock(mutex) }
 }
 
-/// Locks the mutex of a wait that is over.
+/// Locks the mutex of a wait that is over. A thread that was `woken` is not cancelled here, but at its next call that may
+/// wait: the signal would be lost to those that wait on.
 #[inline(never)]
-fn lock_again(mutex: User<Mutex>) -> c_int {
+fn lock_again(mutex: User<Mutex>, woken: bool) -> c_int {
     let locked = mutex::lock(mutex, || Ok(NEVER));
     // A signal's handler runs with the mutex locked, and so does what cancellation unwinds to. Otherwise an
     // interruption is a spurious wake-up.
-    host::again(&());
+    match woken {
+        true => host::again_steady(&()),
+        false => host::again(&()),
+    };
     locked
 }

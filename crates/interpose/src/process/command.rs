@@ -95,6 +95,8 @@ fn run(host: &Host, command: User<c_char>) -> c_int {
     };
     hear_keys();
     (host.set_mask)(mask);
+    // A cancelled thread ends here, whatever the status of the command is that it has ended.
+    host::again(&());
     status
 }
 

@@ -152,7 +152,7 @@ interpose! {
         left: User<timespec>,
     ) -> c_int, linked "__clock_nanosleep" {
         let absolute = flags & libc::TIMER_ABSTIME != 0;
-        match clock {
+        let sleep = || match clock {
             libc::CLOCK_REALTIME | libc::CLOCK_MONOTONIC | libc::CLOCK_BOOTTIME
             | libc::CLOCK_TAI => {
                 if !absolute {
@@ -168,7 +168,13 @@ interpose! {
                 Some(used) => sleep_until_used(clock, used.nanos, time, (!absolute).then_some(left)),
                 None => offload(|| original(clock, flags, time, left)),
             },
+        };
+        let slept = sleep();
+        if slept == libc::EINTR {
+            // (The number would be taken for something that the call has brought.)
+            host::again(&());
         }
+        slept
     }
 }
 

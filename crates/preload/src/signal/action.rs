@@ -8,12 +8,13 @@ use carefree_runtime::hosted;
 use libc::sighandler_t;
 
 use crate::signal::beside;
+use crate::signal::carrier;
 use crate::signal::crash::{self, FAULTS};
 use crate::signal::fault;
 use crate::signal::post;
 use crate::signal::raised;
-use crate::signal::set::{RAISED, bit, ignores, is_signal};
-use crate::thread::record;
+use crate::signal::set::{OURS, RAISED, bit, ignores, is_signal};
+use crate::thread::record::{self, set_errno};
 
 /// Installs the handler for faults that the program has left to their default action, and for what calls raise.
 pub(crate) fn prepare() {
@@ -114,8 +115,8 @@ fn set_by(
         forget_ignored(signal);
     }
     let mask = || if flags & libc::SA_NODEFER == 0 { bit(signal) } else { 0 };
-    // Of these, ours is called in place of the program's.
-    let before = match is_fault(signal) || is_raised(signal) {
+    // Of these, ours is called in place of the program's, or it is ours alone.
+    let before = match is_fault(signal) || is_raised(signal) || signal == OURS {
         true => set(signal, handler, flags, mask()),
         false => next(),
     };
@@ -134,6 +135,13 @@ stand_in! {
     ) -> c_int {
         // SAFETY: the caller's arguments; what libc has written to `before` is an action.
         unsafe {
+            // As libc has it with its own. (A program may restore what it has found.)
+            if signal == OURS
+                && action.as_ref().is_some_and(|action| !carrier::is_ours(action.sa_sigaction))
+            {
+                set_errno(libc::EINVAL);
+                return -1;
+            }
             if action.as_ref().is_some_and(|action| !ignores(signal, action.sa_sigaction)) {
                 forget_ignored(signal);
             }

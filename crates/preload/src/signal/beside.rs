@@ -26,7 +26,7 @@ pub(super) fn is_one() -> bool {
 }
 
 /// Whether the calling process is such a child; for one that may have no hosted threads yet.
-pub(super) fn is_child() -> bool {
+pub(crate) fn is_child() -> bool {
     hosted::is_hosting() && is_one()
 }
 

@@ -11,7 +11,7 @@ use libc::{siginfo_t, ucontext_t};
 
 use crate::signal::handler::carefree_call_handler;
 use crate::signal::set::{UNBLOCKABLE, act_by_default, action, bit, ignores, is_ignored};
-use crate::signal::{alternate, post};
+use crate::signal::{alternate, beside, post};
 use crate::thread::record::{self, Alternate, Record};
 use crate::thread::{ends_anywhere, test_cancel};
 
@@ -42,7 +42,10 @@ pub(crate) unsafe extern "C-unwind" fn amid_call() {
 /// [`handle`], with what the kernel has saved of the thread where a signal has interrupted it.
 pub(crate) fn handle_all(record: &Record, context: Option<*mut c_void>) -> Handled {
     let mut handled = Handled::default();
-    if record.holds.load(Ordering::Relaxed) {
+    if record.holds.load(Ordering::Relaxed)
+        || record.pending.set() & !record.mask.load(Ordering::SeqCst) == 0
+        || beside::is_child()
+    {
         return handled;
     }
     while let Some(info) = record.pending.take(!record.mask.load(Ordering::SeqCst)) {

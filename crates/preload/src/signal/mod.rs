@@ -40,6 +40,7 @@ mod wait;
 
 pub(crate) use action::prepare as prepare_for_crashes;
 pub(crate) use alternate::{change as change_alternate, give_back as give_alternate_back};
+pub(crate) use beside::is_child;
 pub(crate) use carrier::is_ours;
 pub(crate) use deliver::{after_call, amid_call, end, handle, interrupt, settle_child};
 pub(crate) use dispatcher::{begin, give_up, renew, run};
@@ -51,6 +52,6 @@ pub(crate) use mask::{
 };
 pub(crate) use post::look_again;
 pub(crate) use raised::stand_in_for_handlers;
-pub(crate) use set::{FAULTS, OURS, UNBLOCKABLE, open_faults, spared};
+pub(crate) use set::{FAULTS, OURS, UNBLOCKABLE, bit, open_faults, spared};
 pub(crate) use timer::by_number as timer_by_number;
 pub(crate) use wait::{suspend, take, wait_with_mask};

@@ -8,7 +8,7 @@ use carefree_runtime::wait::{self, Until};
 use libc::siginfo_t;
 
 use crate::signal::deliver::{Handled, handle_all};
-use crate::signal::set::{self, bit, is_signal};
+use crate::signal::set::{self, OURS, bit, is_signal};
 use crate::signal::{deliver, mask};
 use crate::thread::record::{self, set_errno};
 use crate::thread::test_cancel;
@@ -61,6 +61,20 @@ stand_in! {
             mask::replace(record, before & !bit(signal));
         }
         if before & bit(signal) != 0 { HOLD } else { was }
+    }
+
+    /// `signalfd(2)`. (It would take what interrupts a carrier.)
+    fn signalfd(file: c_int, set: *const libc::sigset_t, flags: c_int) -> c_int {
+        // SAFETY: the caller's arguments. The kernel uses 8 bytes of a set.
+        unsafe {
+            if set.is_null() {
+                return next(file, set, flags);
+            }
+            let mut own = std::mem::zeroed::<libc::sigset_t>();
+            let wanted = set.cast::<u64>().read() & !bit(OURS);
+            (&raw mut own).cast::<u64>().write(wanted);
+            next(file, &raw const own, flags)
+        }
     }
 
     /// `sigignore(3)`.

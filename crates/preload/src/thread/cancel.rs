@@ -48,7 +48,8 @@ fn word_of<'a>(me: HostedThread) -> Option<&'a AtomicU32> {
 
 /// Ends the calling hosted thread, if it was cancelled.
 pub(crate) fn test() {
-    if is_due() {
+    // (A child of `vfork` looks like the thread that is to be cancelled.)
+    if is_due() && !signal::is_child() {
         // SAFETY: may be called at any time. It unwinds through frames that have nothing to drop.
         unsafe { pthread_testcancel() };
     }
@@ -65,6 +66,18 @@ pub(crate) fn begin_end() {
         me.take_cancel_back();
         drop(cancellation);
         signal::open_faults(signal::FAULTS);
+    }
+}
+
+/// The function of the calling hosted thread has returned: destructors of its variables, or what the program does at its
+/// exit, are not cut short, for there is no frame left to unwind to. (Natively the thread's result tells if they were.)
+pub(super) fn begin_return() {
+    if let Some((me, record)) = record::current() {
+        let mut cancellation = record.cancellation.lock();
+        cancellation.ends = true;
+        if cancellation.requested {
+            me.take_cancel_back();
+        }
     }
 }
 
@@ -107,7 +120,7 @@ stand_in! {
         // A hosted thread that was not cancelled has nothing to test: libc's might see a request that comes
         // now, and the thread would end without `begin_end`.
         if record::current().is_some() {
-            if !is_due() {
+            if !is_due() || signal::is_child() {
                 return;
             }
             begin_cancelled();

@@ -10,6 +10,7 @@ use carefree_runtime::hosted::{self, HostedThread, Life};
 use carefree_runtime::standard::StartRoutine;
 use libc::{pthread_attr_t, pthread_t};
 
+use crate::thread::cancel::begin_return;
 use crate::thread::exempt;
 use crate::thread::goroutines;
 use crate::thread::inheritance;
@@ -278,6 +279,7 @@ unsafe fn run(record: &Record) {
     // SAFETY: the record's thread calls it, and the program's function takes one argument.
     let value = unsafe { record.call(function, argument, none, none, &raw mut exited) };
     if exited == 0 {
+        begin_return();
         let value = if c11 { value as c_int as isize as *mut c_void } else { value };
         record.value.store(value, Ordering::Relaxed);
     } else {

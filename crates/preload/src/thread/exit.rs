@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use carefree_runtime::hosted;
 
 use crate::signal;
-use crate::thread::cancel::begin_end;
+use crate::thread::cancel::{begin_end, begin_return};
 use crate::thread::record::{self, ALIVE, MAIN};
 
 /// Calls the program's `main` on a frame to which `pthread_exit` can unwind.
@@ -26,6 +26,7 @@ pub(crate) unsafe fn run_main(
     let status =
         unsafe { MAIN.call(main, count, arguments.cast(), environment.cast(), &raw mut exited) };
     if exited == 0 {
+        begin_return();
         return status as isize as c_int;
     }
     match hosted::current().filter(|me| me.is_main()) {

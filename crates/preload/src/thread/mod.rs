@@ -17,6 +17,7 @@ pub(crate) mod niceness;
 mod own_stack;
 pub(crate) mod policy;
 pub(crate) mod record;
+mod rights;
 mod scheduling;
 mod syscall;
 

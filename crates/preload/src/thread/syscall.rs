@@ -7,7 +7,7 @@ use carefree_ground::kernel;
 use crate::clone;
 use crate::signal;
 use crate::thread::identity::find_number;
-use crate::thread::{cpu_time, record, scheduling};
+use crate::thread::{cpu_time, record, rights, scheduling};
 
 /// A system call by its number, which a hosted thread makes; `None` if it is none of those that concern
 /// threads.
@@ -46,6 +46,16 @@ pub(crate) unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<
             // SAFETY: as this function demands.
             Some(answer(unsafe { signal::change(a as c_int, b as *const u64, c as *mut u64) }))
         }
+        // They may raise `SIGXFSZ`, which is handled before they return.
+        libc::SYS_truncate | libc::SYS_ftruncate | libc::SYS_fallocate => {
+            // SAFETY: as this function demands; this frame has nothing to drop.
+            let result = unsafe {
+                let result = kernel::call(number, arguments);
+                signal::amid_call();
+                result
+            };
+            Some(answer_of(result))
+        }
         libc::SYS_sigaltstack => {
             // SAFETY: as this function demands.
             Some(answer(unsafe { signal::change_alternate(record, a as *const _, b as *mut _) }))
@@ -53,7 +63,8 @@ pub(crate) unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<
         // SAFETY: as this function demands, for all of them.
         _ => unsafe {
             let cloned = clone::by_number(number, arguments).map(answer_of);
-            let scheduled = cloned.or_else(|| scheduling::by_number(number, arguments));
+            let refused = cloned.or_else(|| rights::by_number(number, arguments).map(c_long::from));
+            let scheduled = refused.or_else(|| scheduling::by_number(number, arguments));
             let asked =
                 scheduled.or_else(|| cpu_time::by_number(number, arguments).map(c_long::from));
             let timer = asked.or_else(|| signal::timer_by_number(number, arguments).map(answer));
