@@ -158,6 +158,8 @@ pub(super) fn exclude(signals: u64, is_open: impl FnOnce() -> bool) {
 /// returns. (The kernel lets no other thread tell of a signal what a process or the kernel has told.)
 pub(super) fn give_back(info: siginfo_t) {
     RETURNED.push(info, true);
+    // (The first threads may be faster than the dispatcher begins.)
+    await_dispatcher();
     settle();
 }
 

@@ -52,13 +52,15 @@ static void note(int number) {
     came++;
 }
 
+static int rounds = 50;
+
 // A file that is ready is told of first: the signal is pending again when the call has returned.
 static void *stays_pending(void *value) {
     int ends[2];
     sigset_t none, set, pending;
     assert(!pipe(ends) && write(ends[1], "x", 1) == 1 && !sigemptyset(&none) && !sigemptyset(&set));
     assert(!sigaddset(&set, SIGUSR1) && signal(SIGUSR1, note) != SIG_ERR);
-    for (int i = 0; i < 50; i++) {
+    for (int i = 0; i < rounds; i++) {
         pid_t child = 0;
         if (i % 2) {
             child = fork();
@@ -97,6 +99,17 @@ int main(void) {
     for (int i = 0; i < SENDERS; i++) assert(!sigaddset(&set, signals[i]) && !sigaction(signals[i], &action, NULL));
     assert(!pthread_sigmask(SIG_BLOCK, &set, NULL));
     pthread_t thread;
+    // As the first thing that a program's first thread does.
+    for (int i = 0; i < 60; i++) {
+        int status;
+        pid_t child = fork();
+        if (child == 0) {
+            rounds = 1;
+            assert(!pthread_create(&thread, NULL, stays_pending, NULL) && !pthread_join(thread, NULL));
+            _exit(0);
+        }
+        assert(waitpid(child, &status, 0) == child && status == 0);
+    }
     assert(!pthread_create(&thread, NULL, stays_pending, NULL) && !pthread_join(thread, NULL));
     assert(!stays_pending(NULL));
     for (int i = 0; i < SENDERS; i++) assert(!sigaction(signals[i], &action, NULL));
