@@ -13,8 +13,10 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use carefree_ground::{kernel, nap};
+use carefree_runtime::hosted;
 use libc::siginfo_t;
 
+use crate::signal::beside;
 use crate::signal::queue::Queue;
 use crate::signal::sent;
 use crate::signal::set::{
@@ -96,7 +98,11 @@ pub(super) fn pass(on: impl FnOnce()) {
 /// timers of ours that ended before come first. But it hands out a thread's signals before the process's. So the
 /// dispatcher settles the ticket only when it finds nothing more pending that may have come before.
 pub(super) fn settle() {
-    let dispatcher = DISPATCHER.load(Ordering::SeqCst);
+    let dispatcher = match DISPATCHER.load(Ordering::SeqCst) {
+        // The first threads may be faster than the dispatcher begins.
+        0 if hosted::is_hosting() && !beside::is_one() => await_dispatcher(),
+        number => number,
+    };
     if dispatcher == 0 || number() as i32 == dispatcher {
         return;
     }
@@ -158,8 +164,6 @@ pub(super) fn exclude(signals: u64, is_open: impl FnOnce() -> bool) {
 /// returns. (The kernel lets no other thread tell of a signal what a process or the kernel has told.)
 pub(super) fn give_back(info: siginfo_t) {
     RETURNED.push(info, true);
-    // (The first threads may be faster than the dispatcher begins.)
-    await_dispatcher();
     settle();
 }
 
