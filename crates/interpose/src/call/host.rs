@@ -137,10 +137,28 @@ macro_rules! told {
 }
 told!(i32, i64, isize);
 impl Told for u32 {}
-impl Told for usize {}
 impl Told for () {}
-impl<T> Told for *mut T {}
-impl<T> Told for User<'_, T> {}
+
+impl Told for usize {
+    #[inline(always)]
+    fn has_brought(&self) -> bool {
+        *self > 0
+    }
+}
+
+impl<T> Told for *mut T {
+    #[inline(always)]
+    fn has_brought(&self) -> bool {
+        !self.is_null()
+    }
+}
+
+impl<T> Told for User<'_, T> {
+    #[inline(always)]
+    fn has_brought(&self) -> bool {
+        !self.is_null()
+    }
+}
 
 /// Ends the calling hosted thread at the beginning of a call, if it was cancelled: the call is not made then.
 #[inline(always)]
