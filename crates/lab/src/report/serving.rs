@@ -93,7 +93,8 @@ fn table(view: &View<'_>, all: &[Servers<'_>], load: &Parameters) -> Table {
 /// What a fiber's server takes for a request beside a thread's, one sentence for each runtime of a family.
 pub(super) fn sentences(view: &View<'_>) -> Vec<String> {
     let mut said = Vec::new();
-    for servers in servers(view) {
+    let all = servers(view);
+    for servers in &all {
         let find = |unit: &&str| servers.find(unit, metric::CPU_PER_REQUEST.name);
         let figures = servers.ways.iter().filter_map(|(unit, _)| find(unit));
         // One or two samples tell nothing from chance.
@@ -116,7 +117,16 @@ pub(super) fn sentences(view: &View<'_>) -> Vec<String> {
                 Some(latency) => format!(" to servers that ask a backend of {latency} ms"),
                 None => String::new(),
             };
-            let at = format!("In {label}, at {at} requests a second{backend}");
+            // What else tells this load from the others, such as its crowd.
+            let mut own = own_work(&all, servers).without("rate");
+            if !backend.is_empty() {
+                own = own.without("latency_ms").without("kind");
+            }
+            let own = match own.to_string().replace(' ', ", ") {
+                own if own.is_empty() => own,
+                own => format!(" ({own})"),
+            };
+            let at = format!("In {label}, at {at} requests a second{backend}{own}");
             said.push(match apart {
                 true => format!(
                     "{at}, {light} takes {} less processor time for a request than {heavy} {figures}.",
@@ -193,6 +203,25 @@ mod tests {
         assert_eq!(titles, ["Serving HTTP, idle=100", "Serving HTTP, idle=10000"]);
         assert!(tables[0].notes.is_empty(), "what all have in common is said once");
         assert!(tables[1].notes[0].contains("rate=1000"), "{:?}", tables[1].notes);
+    }
+
+    #[test]
+    fn sentences_of_several_crowds_name_them() {
+        let mut records = [record(6e4), record(2.1e4)];
+        for figure in &mut records[1].results {
+            figure.subject.parameters.set("idle", 10_000_u64);
+        }
+        let said = sentences(&View::new(&records));
+        let [few, many] = &said[..] else { panic!("{said:?}") };
+        assert!(few.contains("at 1,000 requests a second (idle=100), fiber takes"), "{few}");
+        assert!(many.contains("at 1,000 requests a second (idle=10000), no diff"), "{many}");
+        // A backend is said once.
+        for figure in &mut records[1].results {
+            figure.subject.parameters.set("kind", "backend");
+            figure.subject.parameters.set("latency_ms", 20_u64);
+        }
+        let said = sentences(&View::new(&records)).join(" ");
+        assert!(said.contains("ask a backend of 20 ms (idle=10000), no difference"), "{said}");
     }
 
     #[test]
