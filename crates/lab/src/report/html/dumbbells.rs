@@ -130,9 +130,6 @@ pub(super) fn chart(title: &str, quantity: Quantity, mut rows: Vec<Row<'_>>) -> 
 fn drawn(scale: Scale, quantity: Quantity, at: usize, row: &Row<'_>) -> Markup {
     const MIDDLE: usize = 27;
     let place = |value| percent(scale.at(value));
-    let medians: Vec<f64> = row.known().map(|(_, m)| m.median).collect();
-    let from = medians.iter().copied().fold(f64::INFINITY, f64::min);
-    let to = medians.iter().copied().fold(0.0, f64::max);
     let number = |seat| row.at(seat).map_or_else(String::new, |m| m.median.to_string());
     let ratio = row.ratio(quantity);
     html! {
@@ -143,7 +140,11 @@ fn drawn(scale: Scale, quantity: Quantity, at: usize, row: &Row<'_>) -> Markup {
             text class="value" x="100%" y="14" text-anchor="end" {
                 (row.shown_ratio(quantity))
             }
-            line class="handle" x1=(place(from)) x2=(place(to)) y1=(MIDDLE) y2=(MIDDLE) {}
+            // Its length is the ratio: none where there is no ratio.
+            @if let (Some((light, thread)), Some(_)) = (row.compared(), ratio) {
+                line class="handle" x1=(place(light.median)) x2=(place(thread.median)) y1=(MIDDLE)
+                    y2=(MIDDLE) {}
+            }
             @for (seat, m) in row.known() {
                 g class=(class(seat)) {
                     // Of a few samples it would be these themselves.
@@ -210,6 +211,25 @@ mod tests {
             Measurement { median, metric: "time_per_unit".into(), ..Measurement::default() };
         m.subject.unit = unit.into();
         m
+    }
+
+    #[test]
+    fn a_line_joins_only_what_has_a_ratio() {
+        let mut figures = [m("fiber", 10.0), m("thread", 100.0), m("fiber", 20.0)];
+        let crowds = [10_000_u64, 16, 10_000];
+        for (figure, units) in figures.iter_mut().zip(crowds) {
+            figure.subject.parameters.set("units", units);
+        }
+        let row = |light, thread| Row {
+            label: "node".into(),
+            runtime: "node".into(),
+            place: String::new(),
+            seats: [None, Some(light), Some(thread)],
+        };
+        let drawn = |row| chart("Time", Quantity::Nanoseconds, vec![row]).into_string();
+        let apart = drawn(row(&figures[0], &figures[1]));
+        assert!(apart.contains(">–<") && !apart.contains("class=\"handle\""), "{apart}");
+        assert!(drawn(row(&figures[0], &figures[2])).contains("class=\"handle\""));
     }
 
     #[test]
