@@ -95,11 +95,13 @@ impl Meal<'_> {
     }
 }
 
-/// What a way to feed is called in a table: `fibers`, `hybrid`.
+/// What a way to feed is called in a table: `fibers`, `hybrid`; what is no plain fiber by its unit,
+/// `task`.
 fn side(m: &Measurement) -> String {
-    match how(m).as_str() {
-        how @ ("hybrid" | "processes") => how.to_owned(),
-        _ => "fibers".to_owned(),
+    match (how(m).as_str(), m.subject.unit.as_str()) {
+        (how @ ("hybrid" | "processes"), _) => how.to_owned(),
+        (_, "fiber") => "fibers".to_owned(),
+        (_, unit) => unit.to_owned(),
     }
 }
 
@@ -353,6 +355,21 @@ mod tests {
             row[3..],
             ["fibers 10x", "open", "fibers 2.0x", "threads 2.0x", "from 3,200 bites"]
         );
+    }
+
+    #[test]
+    fn what_is_no_plain_fiber_is_named() {
+        let cells = |unit: &str| {
+            let mut record = record([50.0; 4], [5.0; 4]);
+            for m in record.results.iter_mut().filter(|m| m.subject.unit == "fiber") {
+                m.subject.unit = unit.into();
+                m.role = Some("fiber".into());
+            }
+            table(&View::new(&[record])).rows[0][3].clone()
+        };
+        assert_eq!(cells("fiber"), "fibers 10x");
+        assert_eq!(cells("task"), "task 10x");
+        assert_eq!(cells("thread (carefree)"), "thread (carefree) 10x");
     }
 
     #[test]
