@@ -208,6 +208,18 @@ fn the_page_works_in_a_browser() {
     browser.run("location.hash = '#only=d,go,ruby&sort=ratio'");
     assert_eq!(later(SHOWN), json!(["panel-alloc"]));
 
+    // Charts and sentences of a runtime that is left out go, those of the others stay.
+    let parts = "return Object.fromEntries(['figure', 'li'].map(kind => [kind, \
+                 [...new Set([...document.querySelectorAll(`#summary ${kind}, #history ${kind}`)]\
+                 .filter(part => !part.hidden && /^(In )?(go|ruby)\\b/i.test(part.textContent))\
+                 .map(part => /^(In )?go\\b/i.test(part.textContent) ? 'go' : 'ruby'))].sort()]))";
+    let both = json!({"figure": ["go", "ruby"], "li": ["go", "ruby"]});
+    assert_eq!(browser.run(parts), both);
+    browser.click("#choice input[value=go]");
+    assert_eq!(browser.run(parts), json!({"figure": ["ruby"], "li": ["ruby"]}));
+    browser.click("#choice input[value=go]");
+    assert_eq!(browser.run(parts), both);
+
     // What stands behind a chart.
     browser.click("#panel-alloc details summary");
     let open = "return document.querySelector('#panel-alloc details table').offsetHeight > 0";

@@ -3,7 +3,7 @@
 use carefree_workloads::named::distinct;
 use maud::{Markup, html};
 
-use super::markup::{figure, grid, legend, percent};
+use super::markup::{figure, grid, joined, legend, percent};
 use super::scale::{Scale, tick};
 use super::sources;
 use super::strips::{self, Strip};
@@ -63,7 +63,9 @@ pub(super) fn chart(title: &str, sizes: &str, quantity: Quantity, bars: &[Bar<'_
         (strips::strips(title, quantity, &all))
         (sources::links(bars.iter().map(|bar| bar.m)))
     };
-    figure(title, &remark, &svg, &more, &strips::table(&all))
+    let named = bars.iter().any(|bar| bar.runtime.is_some());
+    let runtimes = joined(bars.iter().map(|bar| &*bar.m.subject.runtime));
+    figure(title, (!named).then_some(&*runtimes), &remark, &svg, &more, &strips::table(&all))
 }
 
 fn row(scale: Scale, bar: &Bar<'_>) -> Markup {

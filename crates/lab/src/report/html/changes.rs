@@ -106,7 +106,7 @@ fn ratios(pairs: &[Pair]) -> Markup {
         remark += &format!(" {more} smaller changes are in the table below.");
     }
     let behind_it = behind(&shown);
-    html! { div class="charts" { (figure("New by old", &remark, &svg, &samples(&shown), &behind_it)) } }
+    html! { div class="charts" { (figure("New by old", None, &remark, &svg, &samples(&shown), &behind_it)) } }
 }
 
 /// The samples of both sides of each figure, on a scale of its own.

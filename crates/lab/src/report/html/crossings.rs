@@ -71,7 +71,7 @@ fn chart(work: Work, rows: &[&Contest<'_>]) -> Markup {
         }
         (sources::links(sides()))
     };
-    figure(&title, remark, &drawing, &more, &behind(rows))
+    figure(&title, None, remark, &drawing, &more, &behind(rows))
 }
 
 fn row(axis: Scale, top: usize, contest: &Contest<'_>) -> Markup {

@@ -49,6 +49,8 @@ impl Point {
 #[derive(Clone, Debug)]
 pub(super) struct Chart<'a> {
     pub(super) title: String,
+    /// Whose curves they are, as [`super::markup::joined`] has it.
+    pub(super) runtimes: String,
     pub(super) remark: String,
     pub(super) quantity: Quantity,
     /// Values that the scale has room for beside its own, so that charts can be compared.
@@ -205,7 +207,7 @@ impl Chart<'_> {
         if let Some(powers) = powers(scale) {
             remark += &format!(" Upwards, {powers}.");
         }
-        figure(&self.title, remark.trim(), &plot, &self.more, &self.behind())
+        figure(&self.title, Some(&self.runtimes), remark.trim(), &plot, &self.more, &self.behind())
     }
 
     /// Where the curves' numbers stand, from the highest on, where there are many; none of two on each
@@ -376,6 +378,7 @@ mod tests {
             values: vec![Some(point(1.0)), Some(point(*end))],
         };
         Chart {
+            runtimes: String::new(),
             title: "Feeding".into(),
             remark: String::new(),
             quantity: Quantity::Milliseconds,
@@ -421,6 +424,7 @@ mod tests {
     #[test]
     fn a_chart_tells_its_figures_to_those_who_do_not_see_it() {
         let chart = Chart {
+            runtimes: String::new(),
             title: "Feeding".into(),
             remark: String::new(),
             quantity: Quantity::Milliseconds,

@@ -124,7 +124,7 @@ pub(super) fn chart(title: &str, quantity: Quantity, mut rows: Vec<Row<'_>>) -> 
         (strips::samples(title, quantity, &strips))
         (sources::links(rows.iter().flat_map(Row::known).map(|(_, m)| m)))
     };
-    figure(title, &remark, &drawing, &more, &behind(quantity, &seats, &rows))
+    figure(title, None, &remark, &drawing, &more, &behind(quantity, &seats, &rows))
 }
 
 fn drawn(scale: Scale, quantity: Quantity, at: usize, row: &Row<'_>) -> Markup {

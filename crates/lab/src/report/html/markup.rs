@@ -1,5 +1,6 @@
 //! Pieces of a page: tables, and the figures that charts stand in.
 
+use carefree_workloads::named::distinct;
 use maud::{Markup, html};
 
 use crate::number;
@@ -23,6 +24,38 @@ pub(super) fn class(seat: Seat) -> &'static str {
 /// A list of sentences; nothing where there are none.
 pub(super) fn list(class: Option<&str>, items: &[String]) -> Markup {
     html! { @if !items.is_empty() { ul class=[class] { @for item in items { li { (unbroken(item)) } "\n" } } } }
+}
+
+/// The same, of sentences about runtimes: each item says of which of `names` it is, to be filtered by.
+pub(super) fn list_of(names: &[&str], items: &[String]) -> Markup {
+    html! {
+        @if !items.is_empty() {
+            ul {
+                @for item in items {
+                    li data-runtime=[named(names, item)] { (unbroken(item)) }
+                    "\n"
+                }
+            }
+        }
+    }
+}
+
+/// Runtimes as `data-runtime` has them.
+pub(super) fn joined<'a>(runtimes: impl IntoIterator<Item = &'a str>) -> String {
+    distinct(runtimes).join(",")
+}
+
+/// The runtimes that a sentence is about: `In carefree 0.1.0, rust 1.95.0, …`, `Ruby: …`.
+fn named(names: &[&str], sentence: &str) -> Option<String> {
+    let is_about = |name: &str| {
+        let head = sentence.split_once(": ").map_or("", |(head, _)| head);
+        let version = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
+        let places = sentence.strip_prefix("In ").unwrap_or_default().split(", ");
+        head.to_lowercase() == name.to_lowercase()
+            || places.filter_map(|place| place.strip_prefix(name)?.strip_prefix(' ')).any(version)
+    };
+    let found: Vec<&str> = names.iter().copied().filter(|name| is_about(name)).collect();
+    (!found.is_empty()).then(|| joined(found))
 }
 
 /// The longest word that fits a line of a phone, in a list.
@@ -122,16 +155,19 @@ fn key(cell: &str) -> Option<f64> {
     Some(value * scale)
 }
 
-/// A chart with its title; behind it something `more`, and the table of what it shows.
+/// A chart with its title; behind it something `more`, and the table of what it shows. Without all of
+/// `runtimes` it is not shown; where it has rows for several, each of those says whose it is, and it
+/// names none.
 pub(super) fn figure(
     title: &str,
+    runtimes: Option<&str>,
     remark: &str,
     chart: &Markup,
     more: &Markup,
     behind: &Table,
 ) -> Markup {
     html! {
-        figure class="card" {
+        figure class="card" data-runtime=[runtimes] {
             figcaption { (title) small { (remark) } }
             (chart)
             details {
@@ -214,6 +250,20 @@ mod tests {
         two.names = vec!["ruby 3.3".into(); 2];
         let html = table(&two, "x").into_string();
         assert_eq!(html.matches("<th scope=\"row\">ruby 3.3</th>").count(), 2, "{html}");
+    }
+
+    #[test]
+    fn sentences_say_whose_they_are() {
+        let names = ["carefree", "go", "ruby", "rust"];
+        let of = |sentence| named(&names, sentence);
+        assert_eq!(of("In ruby 2.5 to 3.4 a fiber starts 9x faster").as_deref(), Some("ruby"));
+        let both = of("In carefree 0.1.0, rust 1.95.0, feeding 64 people, threads overtake");
+        assert_eq!(both.as_deref(), Some("carefree,rust"));
+        let step = of("Ruby: thread switch 2.4x slower from 3.2 to 3.3 (1.2 µs to 2.9 µs).");
+        assert_eq!(step.as_deref(), Some("ruby"));
+        for other in ["Here a fiber starts 9x faster than a thread.", "Marked *: of few samples."] {
+            assert_eq!(of(other), None);
+        }
     }
 
     #[test]

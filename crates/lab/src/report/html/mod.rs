@@ -20,7 +20,7 @@ mod strips;
 use std::collections::HashMap;
 
 use carefree_workloads::named::distinct;
-use markup::{MOST, left_out, list, unbroken};
+use markup::{MOST, left_out, list, list_of, unbroken};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 pub(crate) use changes::{comparison, history};
@@ -60,7 +60,7 @@ pub(super) fn render(records: &[Record]) -> String {
         ("summary", "In plain words", summary(&view, records, &steps)),
         ("charts", "Charts", panels::render(&view)),
         ("tables", "Tables", all_tables(&view)),
-        ("history", "History", past::render(records, &steps)),
+        ("history", "History", past::render(records, &runtimes(&view), &steps)),
         ("figures", "Every figure", figures(&view)),
         ("programs", "The programs", sources::render(&view)),
         ("doubts", "Reasons for doubt", doubts(records)),
@@ -70,9 +70,14 @@ pub(super) fn render(records: &[Record]) -> String {
     page("Fiber vs Thread Benchmark", &subtitle(records), &choice(&view), sections)
 }
 
+/// The names of all runtimes.
+fn runtimes<'a>(view: &View<'a>) -> Vec<&'a str> {
+    distinct(view.figures.iter().map(|figure| &*figure.m.subject.runtime))
+}
+
 /// Which runtimes are shown, and in which order; the script has it work, and keeps it in the address.
 fn choice(view: &View<'_>) -> Markup {
-    let runtimes = distinct(view.figures.iter().map(|figure| &*figure.m.subject.runtime));
+    let runtimes = runtimes(view);
     html! {
         @if runtimes.len() > 1 {
             form id="choice" hidden {
@@ -177,6 +182,7 @@ fn summary(view: &View<'_>, records: &[Record], steps: &[String]) -> Markup {
     let topics = words::topics(view);
     let many = topics.iter().map(|(_, said)| said.len()).sum::<usize>() > FEW;
     let spans = words::spans(view);
+    let names = runtimes(view);
     let largest = &steps[..steps.len().min(3)];
     let doubts = records.iter().map(|r| r.warnings.len() + r.failures.len()).sum::<usize>();
     html! {
@@ -190,19 +196,19 @@ fn summary(view: &View<'_>, records: &[Record], steps: &[String]) -> Markup {
             @match spans.get(topic) {
                 Some(span) => details class="topic" open[!many] {
                     summary { h3 { (topic) } ": " (span) }
-                    (list(None, said))
+                    (list_of(&names, said))
                 },
                 None => {
                     @let (first, rest) = said.split_at(if said.len() > 2 * FEW { FEW } else { said.len() });
                     @if many { h3 { (topic) } }
-                    (list(None, first))
+                    (list_of(&names, first))
                     @if !rest.is_empty() {
-                        details class="topic" { summary { (rest.len()) " more" } (list(None, rest)) }
+                        details class="topic" { summary { (rest.len()) " more" } (list_of(&names, rest)) }
                     }
                 },
             }
         }
-        @if !largest.is_empty() { h3 { "From version to version" } (list(None, largest)) }
+        @if !largest.is_empty() { h3 { "From version to version" } (list_of(&names, largest)) }
         @if topics.is_empty() && largest.is_empty() {
             p { "There is nothing to compare: no fiber and thread did the same work in three samples or more." }
         }

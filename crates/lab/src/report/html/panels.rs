@@ -10,7 +10,7 @@ use super::bars::{self, Bar};
 use super::crossings;
 use super::curves::{Chart, Curve, Point};
 use super::dumbbells::{self, Row};
-use super::markup::{self, MOST, class, left_out};
+use super::markup::{self, MOST, class, joined, left_out};
 use super::sources;
 use super::strips::{self, Strip};
 use crate::metric::{self, Figure, Metric, TIME};
@@ -207,6 +207,7 @@ fn meals(
     };
     Chart {
         title,
+        runtimes: joined(shown.iter().map(|m| &*m.subject.runtime)),
         remark: "Less is better.".into(),
         quantity: TIME.quantity,
         reach: reach.to_vec(),

@@ -8,7 +8,7 @@ use maud::{Markup, html};
 
 use super::bars::direction;
 use super::curves::{Chart, Curve, Point, Step, VERSIONS};
-use super::markup::{MOST, left_out, list};
+use super::markup::{MOST, joined, left_out, list_of};
 use super::strips::{self, Strip};
 use crate::history::{self, Series};
 use crate::metric::{FIGURES, Figure, Quantity};
@@ -20,12 +20,12 @@ const AT_ONCE: usize = 8;
 const CHARTS: usize = 6;
 
 /// The steps in words, and the charts.
-pub(super) fn render(records: &[Record], said: &[String]) -> Markup {
+pub(super) fn render(records: &[Record], names: &[&str], said: &[String]) -> Markup {
     let (first, rest) = said.split_at(said.len().min(AT_ONCE));
     html! {
-        (list(None, first))
+        (list_of(names, first))
         @if !rest.is_empty() {
-            details { summary { (rest.len()) " more" } (list(None, rest)) }
+            details { summary { (rest.len()) " more" } (list_of(names, rest)) }
         }
         (charts(records))
     }
@@ -154,6 +154,7 @@ fn chart(title: String, quantity: Quantity, group: &[&Series<'_>]) -> Markup {
     let more = strips::of_curves(&title, quantity, &behind);
     Chart {
         title,
+        runtimes: joined(group.iter().map(|series| &*series.points[0].0.subject.runtime)),
         remark: format!("{}. A ring marks a step: broken, for the worse.", direction(quantity)),
         quantity,
         reach: Vec::new(),

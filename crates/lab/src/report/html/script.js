@@ -121,11 +121,9 @@
       document.querySelectorAll("#tables tbody tr, #figures tbody tr, .charts tbody tr").forEach((row) => {
         row.hidden = hides(first(row.cells[0].textContent));
       });
-      // A chart of one runtime begins with its name.
-      document.querySelectorAll("figure").forEach((figure) => {
-        if (!figure.querySelector("g.row")) {
-          figure.hidden = hides(first(figure.querySelector("figcaption").textContent));
-        }
+      // A chart or a sentence that is about none of those that are shown.
+      document.querySelectorAll("figure[data-runtime], li[data-runtime]").forEach((part) => {
+        part.hidden = part.dataset.runtime.split(",").every(hides);
       });
     };
     const follow = () => {
