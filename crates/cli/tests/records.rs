@@ -180,7 +180,7 @@ fn history_names_the_step() {
     let one = record(folder.path(), "one.jsonl", "3.2", 2, &CALM);
     let two = record(folder.path(), "two.jsonl", "3.3", 2, &slower(3.6));
     let output = run(["history", &two, &one, "--format", "markdown"]);
-    let step = "thread allocation 3.6x slower from 3.2 to 3.3 (18.1 µs to 65.2 µs)";
+    let step = "thread allocation 3.6x slower from 3.2 to 3.3 (18.10 µs to 65.16 µs)";
     assert!(stdout(&output).contains(step), "{}", stdout(&output));
     assert!(stdout(&run(["history", &one])).contains("No figure was measured twice"));
     let output = run(["history", &two, &one, "--format", "html"]);

@@ -465,6 +465,22 @@ impl Quantity {
 }
 
 impl Quantity {
+    /// A value that may be `reach` off, with its unit and the digits that mean something.
+    pub(crate) fn show_within(self, value: f64, reach: f64) -> String {
+        match self {
+            Quantity::Nanoseconds => number::duration_within(value, reach),
+            Quantity::Milliseconds => number::duration_within(value * 1e6, reach * 1e6),
+            Quantity::Bytes => number::size_within(value, reach),
+            Quantity::Rate(_) => {
+                let most = if value < 99.95 { 2 } else { 0 };
+                format!("{}/s", number::within(value, reach, most))
+            }
+            Quantity::Time | Quantity::Count(_) => {
+                number::within(value, reach, if value.fract() == 0.0 { 0 } else { 3 })
+            }
+        }
+    }
+
     /// A value of a few samples with its unit: two digits, and the mark.
     pub(crate) fn show_rough(self, value: f64) -> String {
         let shown = match self {

@@ -71,6 +71,11 @@ pub(crate) fn precise(
     if samples == 0 || reach <= 0.0 {
         return grouped(value, most);
     }
+    within(value, reach, most)
+}
+
+/// A value with digits to the second one of how far off it may be, and `most` after the point.
+pub(crate) fn within(value: f64, reach: f64, most: usize) -> String {
     // However far off, two digits of the value itself.
     to_place(value, (place_of(reach) - 1).min(place_of(value) - 1), most)
 }
@@ -146,14 +151,32 @@ pub(crate) fn two_digits(value: f64) -> String {
     to_place(value, place_of(value) - 1, 3)
 }
 
+/// The unit that suits a duration, with the digits that mean something: `5.4 µs`.
+pub(crate) fn duration_within(ns: f64, reach: f64) -> String {
+    let (by, unit) = suited(ns, 1e3, ["ns", "µs", "ms", "s"]);
+    format!("{} {unit}", within(ns / by, reach / by, 3))
+}
+
+/// `4.405 KiB`.
+pub(crate) fn size_within(bytes: f64, reach: f64) -> String {
+    let (by, unit) = suited(bytes, 1024.0, ["B", "KiB", "MiB", "GiB"]);
+    format!("{} {unit}", within(bytes / by, reach / by, if by == 1.0 { 0 } else { 3 }))
+}
+
 /// A value in the first of these units, of which each is `step` of the one before.
-fn scaled(mut value: f64, step: f64, units: [&str; 4], digits: fn(f64) -> String) -> String {
-    let mut at = 0;
-    while value >= step && at + 1 < units.len() {
-        value /= step;
+fn scaled(value: f64, step: f64, units: [&str; 4], digits: fn(f64) -> String) -> String {
+    let (by, unit) = suited(value, step, units);
+    format!("{} {unit}", digits(value / by))
+}
+
+/// The unit for a value, and how much that is.
+fn suited(value: f64, step: f64, units: [&str; 4]) -> (f64, &str) {
+    let (mut by, mut at) = (1.0, 0);
+    while value / by >= step && at + 1 < units.len() {
+        by *= step;
         at += 1;
     }
-    format!("{} {}", digits(value), units[at])
+    (by, units[at])
 }
 
 /// A value with the three digits that count.

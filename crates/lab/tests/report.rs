@@ -427,7 +427,7 @@ fn medians_far_apart_are_not_called_equal_where_the_intervals_overlap() {
     });
     let report = render(&record, Format::Text, false);
     let said = "Here a fiber starts 13x faster than a thread by the medians alone, for the \
-                intervals overlap (4.41 µs against 56.2 µs).";
+                intervals overlap (4.41 µs against 56 µs).";
     assert!(report.contains(said), "{report}");
 }
 

@@ -78,17 +78,17 @@ impl Measurement {
         Quantity::of(&self.metric)
     }
 
-    /// A value of this metric, with its unit. Rates, which are large numbers, have the digits that mean
-    /// something.
+    /// A value of this metric, with its unit and the digits that mean something, as tables have it: to
+    /// the second one of how far off the median may be. Three where nothing tells that.
     pub(crate) fn show(&self, value: f64) -> String {
-        match (self.quantity(), self.ci_low.zip(self.ci_high)) {
-            (Quantity::Rate(_), Some((low, high))) if value >= 100.0 && !self.is_rough() => {
-                // The ends of the interval have as many as the median.
-                let reach = (high - self.median).max(self.median - low);
-                let interval = Some((value - reach, value + reach));
-                format!("{}/s", number::precise(value, interval, self.samples.len(), 0))
+        let quantity = self.quantity();
+        let reach = |(low, high): (f64, f64)| (high - self.median).max(self.median - low);
+        match self.ci_low.zip(self.ci_high).map(reach) {
+            // The ends of the interval have as many as the median.
+            Some(reach) if reach > 0.0 && self.samples.len() >= number::FEW => {
+                quantity.show_within(value, reach)
             }
-            (quantity, _) => quantity.show(value),
+            _ => quantity.show(value),
         }
     }
 
@@ -146,4 +146,35 @@ pub(super) fn of(samples: &[Reading], seed: u64) -> Vec<Measurement> {
         }
     };
     values.into_iter().map(figure).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_has_as_many_digits_in_words_as_in_tables() {
+        let figure = |metric: &str, [low, median, high]: [f64; 3]| Measurement {
+            metric: metric.into(),
+            median,
+            ci_low: Some(low),
+            ci_high: Some(high),
+            samples: vec![median; 7],
+            ..Measurement::default()
+        };
+        let far = figure("time_per_unit", [5_030.0, 5_420.0, 6_770.0]);
+        assert_eq!((far.shown(), far.in_units(1e3, 3)), ("5.4 µs".into(), "5.4".into()));
+        assert_eq!([5_030.0, 6_770.0].map(|end| far.show(end)), ["5.0 µs", "6.8 µs"]);
+        let near = figure("time_per_unit", [4_400.0, 4_405.1, 4_420.0]);
+        assert_eq!((near.shown(), near.in_units(1e3, 3)), ("4.405 µs".into(), "4.405".into()));
+        let round = figure("time", [161.0, 163.608, 180.2]);
+        assert_eq!((round.shown(), round.in_units(1.0, 1)), ("164 ms".into(), "164".into()));
+        let memory = figure("memory_per_unit", [900.0, 913.4, 920.0]);
+        assert_eq!((memory.shown(), memory.in_units(1.0, 0)), ("913 B".into(), "913".into()));
+        let rate = figure("units_per_second", [85_000.0, 88_621.2, 91_000.0]);
+        assert_eq!(rate.shown(), "88,600/s");
+        assert_eq!(figure("requests_per_second", [40.0, 45.3, 55.0]).shown(), "45.3/s");
+        // All alike: nothing tells how far off it is.
+        assert_eq!(figure("time_per_unit", [26.13; 3]).shown(), "26.1 ns");
+    }
 }

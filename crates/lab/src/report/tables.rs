@@ -421,7 +421,9 @@ fn fetching(view: &View<'_>) -> Table {
         .left(["Comparison"])
         .right(["Objects", "Traced at Most", "Peak Memory"]);
     let against = |value: f64, best: f64, word: &str, mark: &str| match value / best {
-        factor if factor.is_finite() && factor > 1.0 => format!("{factor:.2}x {word}{mark}"),
+        factor if factor.is_finite() && factor > 1.0 => {
+            format!("{} {word}{mark}", number::factor(factor))
+        }
         factor if factor.is_finite() => format!("best{mark}"),
         _ => NOTHING.to_owned(),
     };

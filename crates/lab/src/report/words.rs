@@ -406,7 +406,7 @@ mod tests {
         let ways = |fiber| [("sequential", 1000.0), ("thread", 30.0), ("fiber", fiber)];
         assert_eq!(
             said(ways(20.0), 5),
-            "In ruby 3.4, 50 pages are there soonest by fiber: 20.0 ms against 1.00 s one after the \
+            "In ruby 3.4, 50 pages are there soonest by fiber: 20.0 ms against 1.000 s one after the \
              other."
         );
         let open = said(ways(29.0), 5);
