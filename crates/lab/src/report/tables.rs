@@ -420,6 +420,12 @@ fn fetching(view: &View<'_>) -> Table {
         .right(["Allocated"])
         .left(["Comparison"])
         .right(["Objects", "Traced at Most", "Peak Memory"]);
+    // Where the intervals meet, chance may have decided. Published figures have none, and stand.
+    let meet = |one: Option<&Measurement>, best: Option<&Measurement>| {
+        let ends = one.zip(best).filter(|(one, best)| !std::ptr::eq(*one, *best));
+        let ends = ends.and_then(|(one, best)| best.ci_high.zip(one.ci_low));
+        ends.is_some_and(|(high, low)| high >= low)
+    };
     let against = |value: f64, best: f64, word: &str, mark: &str| match value / best {
         factor if factor.is_finite() && factor > 1.0 => {
             format!("{} {word}{mark}", number::factor(factor))
@@ -437,9 +443,11 @@ fn fetching(view: &View<'_>) -> Table {
             false => String::new(),
         };
         let best = fetches.ways.first().map_or(f64::INFINITY, |(_, time)| *time);
-        let bytes = |way: &str| fetches.find(way, metric::BYTES_ALLOCATED.name).map(|m| m.median);
-        let least =
-            fetches.ways.iter().filter_map(|(way, _)| bytes(way)).fold(f64::INFINITY, f64::min);
+        let timed = |way: &str| fetches.find(way, metric::TIME.name);
+        let soonest = fetches.ways.first().and_then(|(way, _)| timed(way));
+        let bytes = |way: &str| fetches.find(way, metric::BYTES_ALLOCATED.name);
+        let allocated = fetches.ways.iter().filter_map(|(way, _)| bytes(way));
+        let least = allocated.min_by(|a, b| a.median.total_cmp(&b.median));
         let requests = fetches.parameters.number("requests").unwrap_or(0) as f64;
         let first = table.rows.len();
         for (way, time) in &fetches.ways {
@@ -452,10 +460,19 @@ fn fetching(view: &View<'_>) -> Table {
                 rate(1.0, find(metric::TIME), *time, 3),
                 cell(find(metric::TIME).filter(|m| m.samples.len() > 1), &spread),
                 rate(requests, find(metric::TIME), *time, 1),
-                against(*time, best, "slower", &mark(way)),
+                match meet(timed(way), soonest) {
+                    true => OPEN.to_owned(),
+                    false => against(*time, best, "slower", &mark(way)),
+                },
                 count(metric::BYTES_ALLOCATED),
-                bytes(way)
-                    .map_or_else(|| NOTHING.into(), |b| against(b, least, "more", &mark(way))),
+                match bytes(way).zip(least) {
+                    // Where all samples of both are alike, they are equals.
+                    Some((m, least)) if m.median > least.median && meet(Some(m), Some(least)) => {
+                        OPEN.to_owned()
+                    }
+                    Some((m, least)) => against(m.median, least.median, "more", &mark(way)),
+                    None => NOTHING.into(),
+                },
                 count(metric::OBJECTS_ALLOCATED),
                 count(metric::BYTES_TRACED_AT_MOST),
                 cell(find(metric::PEAK_MEMORY), &Measurement::shown),
@@ -474,6 +491,9 @@ fn fetching(view: &View<'_>) -> Table {
          one). Comparisons are with the best way of the same runtime."
             .into(),
     );
+    if table.rows.iter().flatten().any(|cell| cell == OPEN) {
+        table.notes.push("Open: the intervals meet.".into());
+    }
     if view.figures.iter().any(|figure| figure.m.metric == metric::BYTES_TRACED_AT_MOST.name) {
         table.notes.push(
             "Traced at most: the bytes that were in use at one moment, by the runtime's own \
@@ -483,6 +503,9 @@ fn fetching(view: &View<'_>) -> Table {
     }
     table.without_empty()
 }
+
+/// What stands in place of a comparison that chance may have decided.
+const OPEN: &str = "open";
 
 /// How many of `count` each time there are in a second, with the digits that the samples of the time
 /// have.
@@ -558,4 +581,43 @@ pub(super) fn intervals(view: &View<'_>, meals: bool) -> Option<Table> {
         );
     }
     if table.rows.is_empty() { None } else { Some(table.without_empty().with_marks_explained()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Record, Subject};
+
+    #[test]
+    fn ways_to_fetch_that_the_samples_do_not_tell_apart_are_open() {
+        let figure = |unit: &str, metric: Metric, [low, median, high]: [f64; 3]| Measurement {
+            subject: Subject::new(
+                ["ruby", "3.4", unit, "fetch"],
+                Parameters::of([("requests", 50)]),
+            ),
+            metric: metric.name.into(),
+            median,
+            ci_low: Some(low),
+            ci_high: Some(high),
+            samples: vec![median; 5],
+            ..Measurement::default()
+        };
+        let results = vec![
+            figure("fiber", metric::TIME, [19.0, 20.0, 21.0]),
+            figure("thread", metric::TIME, [19.5, 20.1, 21.5]),
+            figure("sequential", metric::TIME, [990.0, 1000.0, 1010.0]),
+            figure("fiber", metric::BYTES_ALLOCATED, [100.0, 110.0, 120.0]),
+            figure("thread", metric::BYTES_ALLOCATED, [115.0, 130.0, 140.0]),
+            figure("sequential", metric::BYTES_ALLOCATED, [110.0; 3]),
+        ];
+        let records = [Record { results, ..Record::default() }];
+        let table = fetching(&View::new(&records));
+        let at = |heading: &str| table.columns.iter().position(|column| column.heading == heading);
+        let first = at("Comparison").expect("a column");
+        let cells: Vec<&str> = table.rows.iter().map(|row| &*row[first]).collect();
+        assert_eq!(cells, ["best", "open", "50x slower"]);
+        let cells: Vec<&str> = table.rows.iter().map(|row| &*row[first + 2]).collect();
+        assert_eq!(cells, ["best", "open", "best"]);
+        assert!(table.notes.contains(&"Open: the intervals meet.".to_owned()), "{:?}", table.notes);
+    }
 }
