@@ -59,10 +59,14 @@ impl Row<'_> {
         are_comparable(both.0, both.1).then_some(both)
     }
 
+    /// Whether the ratio rests on a few samples.
+    fn is_rough(&self) -> bool {
+        self.compared().is_some_and(|(one, other)| one.is_rough() || other.is_rough())
+    }
+
     /// The ratio as it is written, with the mark where it rests on a few samples.
     fn shown_ratio(&self, quantity: Quantity) -> String {
-        let rough = self.compared().is_some_and(|(one, other)| one.is_rough() || other.is_rough());
-        let mark = if rough { MARK.to_string() } else { String::new() };
+        let mark = if self.is_rough() { MARK.to_string() } else { String::new() };
         self.ratio(quantity).map_or_else(|| NOTHING.into(), |ratio| times(ratio) + &mark)
     }
 
@@ -71,11 +75,15 @@ impl Row<'_> {
     }
 }
 
-/// The chart of these rows, the largest ratio first, with its table.
+/// The chart of these rows, the largest ratio first, those of a few samples after the others, with its
+/// table.
 pub(super) fn chart(title: &str, quantity: Quantity, mut rows: Vec<Row<'_>>) -> Markup {
     rows.sort_by(|a, b| {
-        let key = |row: &Row<'_>| row.ratio(quantity).unwrap_or(0.0);
-        key(b).total_cmp(&key(a)).then_with(|| a.label.cmp(&b.label))
+        let ratio = |row: &Row<'_>| row.ratio(quantity).unwrap_or(0.0);
+        // The script has the same order.
+        let rank = |row: &Row<'_>| (row.ratio(quantity).is_none(), row.is_rough());
+        let by_ratio = rank(a).cmp(&rank(b)).then_with(|| ratio(b).total_cmp(&ratio(a)));
+        by_ratio.then_with(|| a.label.cmp(&b.label))
     });
     let ends = |m: &Measurement| [Some(m.median), m.ci_low, m.ci_high];
     let values: Vec<f64> =
@@ -134,7 +142,7 @@ fn drawn(scale: Scale, quantity: Quantity, at: usize, row: &Row<'_>) -> Markup {
     let ratio = row.ratio(quantity);
     html! {
         g class="row" transform={ "translate(0 " (at * ROW) ")" } data-name=(row.label)
-            data-runtime=(row.runtime) data-ratio=[ratio] data-fiber=(number(Seat::Fiber))
+            data-runtime=(row.runtime) data-ratio=[ratio] data-few=[row.is_rough().then_some("")] data-fiber=(number(Seat::Fiber))
             data-thread=(number(Seat::Thread)) {
             text x="0" y="14" { (row.label) }
             text class="value" x="100%" y="14" text-anchor="end" {
@@ -211,6 +219,23 @@ mod tests {
             Measurement { median, metric: "time_per_unit".into(), ..Measurement::default() };
         m.subject.unit = unit.into();
         m
+    }
+
+    #[test]
+    fn ratios_of_few_samples_come_after_the_others() {
+        let mut figures = [m("fiber", 10.0), m("thread", 100.0), m("thread", 3_000.0)];
+        figures[2].samples = vec![3_000.0];
+        let row = |label: &str, thread: Option<usize>| Row {
+            label: label.into(),
+            runtime: label.into(),
+            place: String::new(),
+            seats: [None, Some(&figures[0]), thread.map(|at| &figures[at])],
+        };
+        let rows = vec![row("alone", None), row("few", Some(2)), row("ten", Some(1))];
+        let html = chart("Time", Quantity::Nanoseconds, rows).into_string();
+        let place = |text: &str| html.find(&format!("data-name=\"{text}\"")).expect("a row");
+        assert!(html.contains(">300x*<"), "{html}");
+        assert!(place("ten") < place("few") && place("few") < place("alone"), "{html}");
     }
 
     #[test]

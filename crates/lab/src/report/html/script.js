@@ -98,12 +98,14 @@
       const hides = (name) => names.includes(name) && !shown.has(name);
       charts.forEach(({ svg, rows, below, height, y, step, lines }) => {
         const key = (row) => row.dataset[sort.value];
+        // As the page is made: ratios of a few samples after the others, rows without one last.
+        const rank = (row) => row.dataset.ratio ? ("few" in row.dataset ? 1 : 0) : 2;
         const number = (row) => key(row) ? Number(key(row)) : Infinity;
         const order = [...rows];
         if (rows.some((row) => "name" in row.dataset)) {
           order.sort((a, b) => {
             if (sort.value === "name") return key(a).localeCompare(key(b), "en", { numeric: true });
-            if (sort.value === "ratio") return (Number(key(b)) || 0) - (Number(key(a)) || 0);
+            if (sort.value === "ratio") return rank(a) - rank(b) || (Number(key(b)) || 0) - (Number(key(a)) || 0);
             return number(a) === number(b) ? 0 : number(a) - number(b);
           });
         }
