@@ -184,7 +184,7 @@ fn summary(view: &View<'_>, records: &[Record], steps: &[String]) -> Markup {
     let spans = words::spans(view);
     let names = runtimes(view);
     let largest = &steps[..steps.len().min(3)];
-    let doubts = records.iter().map(|r| r.warnings.len() + r.failures.len()).sum::<usize>();
+    let doubts = all_doubts(records).len();
     html! {
         @if !spans.is_empty() {
             p class="lead" {
@@ -240,33 +240,35 @@ fn figures(view: &View<'_>) -> Markup {
 }
 
 fn doubts(records: &[Record]) -> Markup {
-    let of = |record: &Record| {
-        record.warnings.len() + record.failures.len() + usize::from(record.run.interrupted)
-    };
-    if records.iter().all(|record| of(record) == 0) {
-        return html! {};
-    }
-    // What holds of each run of a machine is said once.
-    let mut said: Vec<String> = Vec::new();
-    let mut times: HashMap<String, usize> = HashMap::new();
-    for doubt in records.iter().flat_map(doubts_of) {
-        let count = times.entry(doubt.0).or_insert_with_key(|doubt| {
-            said.push(doubt.clone());
-            0
-        });
-        *count += 1;
-    }
+    let said = all_doubts(records);
     html! {
-        ul class="doubts" {
-            @for doubt in said.iter().take(MOST) {
-                li {
-                    (PreEscaped(doubt))
-                    @if times[doubt] > 1 { p class="soft" { "So in " (times[doubt]) " runs." } }
+        @if !said.is_empty() {
+            ul class="doubts" {
+                @for (doubt, times) in said.iter().take(MOST) {
+                    li {
+                        (PreEscaped(doubt))
+                        @if *times > 1 { p class="soft" { "So in " (times) " runs." } }
+                    }
                 }
             }
+            (left_out(said.len(), MOST, "reasons"))
         }
-        (left_out(said.len(), MOST, "reasons"))
     }
+}
+
+/// The doubts of all records, and of how many each is: what holds of each run of a machine is said
+/// once.
+fn all_doubts(records: &[Record]) -> Vec<(String, usize)> {
+    let mut said: Vec<(String, usize)> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for doubt in records.iter().flat_map(doubts_of) {
+        let at = *places.entry(doubt.0.clone()).or_insert(said.len());
+        match said.get_mut(at) {
+            Some((_, times)) => *times += 1,
+            None => said.push((doubt.0, 1)),
+        }
+    }
+    said
 }
 
 fn doubts_of(record: &Record) -> Vec<Markup> {
@@ -378,4 +380,26 @@ fn facts(record: &Record) -> Vec<(&'static str, Markup)> {
     let again = text::used_again(&[record]).map(|again| ("Used again", html! { (again) }));
     let command = known(&run.command).map(|c| ("Command", html! { code { (c) } }));
     facts.chain(runtimes).chain(again).chain(command).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::noise::{Warning, WarningKind};
+
+    #[test]
+    fn the_summary_counts_the_doubts_that_it_links_to() {
+        let record = |message: &str, interrupted: bool| {
+            let warning = Warning::new(WarningKind::Unoptimized, message, "wait");
+            let mut record = Record { warnings: vec![warning], ..Record::default() };
+            record.run.interrupted = interrupted;
+            record
+        };
+        let html = render(&[record("busy", false), record("busy", false), record("hot", true)]);
+        assert!(html.contains(">3 reasons for doubt</a>"), "{html}");
+        let doubts = html.split("<ul class=\"doubts\">").nth(1).expect("a list");
+        let doubts = doubts.split("</ul>").next().unwrap_or_default();
+        assert_eq!(doubts.matches("<li>").count(), 3, "{doubts}");
+        assert!(doubts.contains("So in 2 runs."), "{doubts}");
+    }
 }
