@@ -288,6 +288,9 @@ fn the_page_works_in_a_browser() {
     browser.open(&page);
     let said = browser.run("return document.querySelector('#panel-feed').innerText");
     assert!(said.as_str().is_some_and(|text| text.contains("threads overtake from")), "{said}");
+    let matrices = "return [...document.querySelectorAll('table')].filter(table => \
+                    table.tHead.textContent.includes('Threads Overtake')).length";
+    assert_eq!(browser.run(matrices), json!(1));
     // Behind each curve is each of its samples, a dot that begins with its place.
     let dots = "return [...document.querySelectorAll('#panel-feed figure')].map(figure => \
                 [...figure.querySelectorAll('path.samples')].map(path => \

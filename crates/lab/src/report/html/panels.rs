@@ -10,7 +10,7 @@ use super::bars::{self, Bar};
 use super::crossings;
 use super::curves::{Chart, Curve, Point};
 use super::dumbbells::{self, Row};
-use super::markup::{self, MOST, class, joined, left_out};
+use super::markup::{MOST, class, joined, left_out};
 use super::sources;
 use super::strips::{self, Strip};
 use crate::metric::{self, Figure, Metric, TIME};
@@ -116,10 +116,7 @@ fn feed(view: &View<'_>) -> Vec<Markup> {
     if view.families("feed").is_empty() {
         return Vec::new();
     }
-    let mut charts = vec![html! {
-        div class="wide" { (markup::table(&contest::table(view), "Fibers or threads, by the length of the meal")) }
-    }];
-    charts.extend(crossings::charts(&contest::all(view)));
+    let mut charts = crossings::charts(&contest::all(view));
     // One scale upwards for all: a language's curves can be laid beside another's.
     let all = view.families("feed").into_iter().flat_map(|family| family.figures);
     let times = all.filter(|m| m.metric == TIME.name && m.median > 0.0).map(|m| m.median);
