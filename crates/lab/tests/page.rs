@@ -81,6 +81,24 @@ fn servers() -> Record {
     Record::new(Environment::default(), RunFacts::default(), samples, Vec::new())
 }
 
+/// Memory of parked threads with a long name, so many times as much.
+fn crowd(factor: f64) -> Record {
+    let sample = |position: u32| Reading {
+        subject: Subject::new(
+            ["c++", "14", "thread (carefree)", "parked"],
+            Parameters::of([("units", 10_000)]),
+        ),
+        position: position as usize,
+        figures: BTreeMap::from([(
+            "whole_memory_per_unit".into(),
+            factor * 5_000.0 + f64::from(position),
+        )]),
+        ..Reading::default()
+    };
+    let samples = (0..9).map(sample).collect();
+    Record::new(Environment::default(), RunFacts::default(), samples, Vec::new())
+}
+
 /// Meals of a runtime with a long name, in which threads overtake.
 fn meals() -> Record {
     let mut samples = Vec::new();
@@ -328,6 +346,20 @@ fn the_page_works_in_a_browser() {
     let wide = "return [...document.querySelectorAll('.scroll')]\
                 .filter(box => box.scrollWidth > box.clientWidth).length";
     assert_eq!(browser.run(wide), json!(0));
+
+    // On a phone a long label stays in its card.
+    browser.devtools("Emulation.setDeviceMetricsOverride", &phone);
+    let compared = Comparison::new(&[crowd(1.0)], &[crowd(3.0)]);
+    let compared = comparison(&compared, Format::Html, false).expect("a page");
+    fs::write(&page, compared).expect("written");
+    browser.open(&page);
+    let label = "return document.querySelector('svg.ratios').textContent.includes('per unit')";
+    assert_eq!(browser.run(label), json!(true));
+    let outside = "return [...document.querySelectorAll('svg.ratios text')].filter(text => \
+                   text.getBoundingClientRect().right > \
+                   text.closest('svg').getBoundingClientRect().right).map(text => text.textContent)";
+    assert_eq!(browser.run(outside), json!([]));
+    assert_eq!(browser.run(MEET), json!([]));
 
     assert_eq!(browser.complaints(), json!([]));
 }

@@ -57,6 +57,9 @@ fn sortable(table: &Table) -> Markup {
 const MOST: usize = 40;
 /// The height of a row with its label and its words, and of the axis.
 const ROW: usize = 58;
+/// A label with more letters than a line of a phone has is broken, and all rows are this much higher.
+const LINE: usize = 40;
+const MORE: usize = 17;
 const AXIS: usize = 24;
 
 /// The figures that changed beyond doubt, or a lot where nothing tells, largest change first: each ratio with its interval, and a
@@ -82,7 +85,10 @@ fn ratios(pairs: &[Pair]) -> Markup {
         return html! {};
     }
     let axis = axis(shown.iter().map(|pair| &pair.change));
-    let floor = shown.len() * ROW;
+    let labels: Vec<[String; 2]> = shown.iter().map(|pair| lines(&name(pair))).collect();
+    let room = if labels.iter().any(|[_, rest]| !rest.is_empty()) { MORE } else { 0 };
+    let height = ROW + room;
+    let floor = shown.len() * height;
     let ticks = ticks(axis).into_iter().map(|value| {
         let class = if value == 1.0 { "reach" } else { "grid" };
         (axis.at(value), format!("{value}x"), class)
@@ -92,7 +98,9 @@ fn ratios(pairs: &[Pair]) -> Markup {
     let svg = html! {
         svg class="ratios" height=(floor + AXIS) role="img" aria-label=(spoken.join("; ")) {
             (grid(ticks, floor, floor + AXIS - 6))
-            @for (at, pair) in shown.iter().enumerate() { (row(axis, at * ROW, pair)) }
+            @for ((at, pair), label) in shown.iter().enumerate().zip(&labels) {
+                (row(axis, at * height, pair, label))
+            }
         }
     };
     let mut remark =
@@ -127,17 +135,28 @@ fn samples(shown: &[&Pair]) -> Markup {
     }
 }
 
-fn row(axis: Scale, top: usize, pair: &Pair) -> Markup {
+/// A label in one line, or in two if it is long: broken before the workload, where it says what.
+fn lines(label: &str) -> [String; 2] {
+    let middle = label.rsplit_once(", ").map_or(label.len(), |(head, _)| head.len());
+    match label[..middle].rfind(' ').filter(|_| label.chars().count() > LINE) {
+        Some(at) => [label[..at].to_owned(), label[at + 1..].to_owned()],
+        None => [label.to_owned(), String::new()],
+    }
+}
+
+fn row(axis: Scale, top: usize, pair: &Pair, [first, rest]: &[String; 2]) -> Markup {
     let change = &pair.change;
-    let (middle, at) = (top + 45, |ratio| percent(axis.at(ratio)));
+    let words_at = top + 32 + if rest.is_empty() { 0 } else { MORE };
+    let (middle, at) = (words_at + 13, |ratio| percent(axis.at(ratio)));
     // The hues of threads and coroutines, which colour-blind readers can tell apart. (Rates, of which
     // more is better, are not shown.)
     let class = if change.ratio > 1.0 { "thread" } else { "coroutine" };
     let is_untested = change.verdict == Verdict::Untested;
     html! {
         g class=(class) {
-            text x="0" y=(top + 15) { (name(pair)) }
-            text class="value" x="0" y=(top + 32) { (words(pair)) }
+            text x="0" y=(top + 15) { (first) }
+            @if !rest.is_empty() { text x="0" y=(top + 15 + MORE) { (rest) } }
+            text class="value" x="0" y=(words_at) { (words(pair)) }
             @if let Some((low, high)) = change.interval {
                 line class="reach" x1=(at(low)) x2=(at(high)) y1=(middle) y2=(middle) {}
             }
