@@ -12,7 +12,7 @@ use crate::version::version_key;
 #[derive(Clone, Debug)]
 pub struct Series<'a> {
     /// The figure at each point, with the time its record began.
-    pub points: Vec<(&'a Measurement, &'a str)>,
+    pub points: Vec<Point<'a>>,
     /// The machine that all of them were measured on.
     pub machine: String,
     /// What records are of, by the time they began, where that was told.
@@ -38,8 +38,11 @@ pub struct Step<'a> {
 /// smaller ones are too small to matter.
 const TESTED: f64 = 1.05;
 
-/// A figure, the time its record began, and the runs its samples come from.
-type Point<'a> = (&'a Measurement, &'a str, BTreeSet<&'a str>);
+/// A figure, and the time its record began.
+type Point<'a> = (&'a Measurement, &'a str);
+
+/// The same, and the runs its samples come from.
+type Sampled<'a> = (&'a Measurement, &'a str, BTreeSet<&'a str>);
 
 /// The figures of `records`, each through its history; those that were measured once are left out.
 /// A run that used samples of another again is no second point: of those that share samples, the
@@ -50,7 +53,7 @@ pub fn series(records: &[Record]) -> Vec<Series<'_>> {
         .iter()
         .filter_map(|r| Some((&*r.environment.started, r.run.label.as_deref()?)))
         .collect();
-    let mut found: BTreeMap<Key<'_>, Vec<Point<'_>>> = BTreeMap::new();
+    let mut found: BTreeMap<Key<'_>, Vec<Sampled<'_>>> = BTreeMap::new();
     for record in records {
         let machine = record::machine_name(&record.environment);
         let mut runs: BTreeMap<&Subject, BTreeSet<&str>> = BTreeMap::new();
@@ -76,7 +79,9 @@ pub fn series(records: &[Record]) -> Vec<Series<'_>> {
         .into_iter()
         .map(|((.., machine), points)| (machine, independent(points)))
         .map(|(machine, mut points)| {
-            points.sort_by_cached_key(|(m, started)| (version_key(&m.subject.version), *started));
+            let key =
+                |m: &Measurement| (version_key(&m.subject.version), m.subject.version.clone());
+            points.sort_by_cached_key(|(m, started)| (key(m), *started));
             Series { points, machine, labels: labels.clone() }
         })
         .filter(|series| series.points.len() > 1)
@@ -84,12 +89,12 @@ pub fn series(records: &[Record]) -> Vec<Series<'_>> {
 }
 
 /// Of points that share samples, the one with most of them, the first of several.
-fn independent(mut points: Vec<Point<'_>>) -> Vec<(&Measurement, &str)> {
+fn independent(mut points: Vec<Sampled<'_>>) -> Vec<Point<'_>> {
     points.sort_by_key(|(m, started, _)| (std::cmp::Reverse(m.samples.len()), *started));
-    let mut kept: Vec<Point<'_>> = Vec::new();
+    let mut kept: Vec<Sampled<'_>> = Vec::new();
     for point in points {
         let (m, _, runs) = &point;
-        let shares = |(other, _, theirs): &Point<'_>| {
+        let shares = |(other, _, theirs): &Sampled<'_>| {
             other.subject.version == m.subject.version && !runs.is_disjoint(theirs)
         };
         if !kept.iter().any(shares) {
@@ -99,42 +104,76 @@ fn independent(mut points: Vec<Point<'_>>) -> Vec<(&Measurement, &str)> {
     kept.into_iter().map(|(m, started, _)| (m, started)).collect()
 }
 
+/// Two points that tell two versions apart: of the last run that has both, for it took their
+/// samples in turn, on a machine in one state; else the last of each.
+fn side_by_side<'a>(old: &[Point<'a>], new: &[Point<'a>]) -> Option<(Point<'a>, Point<'a>)> {
+    let of_one_run = new.iter().rev().find_map(|is| {
+        let was = old.iter().rev().find(|was| was.1 == is.1)?;
+        Some((*was, *is))
+    });
+    of_one_run.or_else(|| Some((*old.last()?, *new.last()?)))
+}
+
 impl<'a> Series<'a> {
     /// What the record is of that began at this time; else the time.
     pub fn moment(&self, started: &'a str) -> &'a str {
         self.labels.get(started).copied().unwrap_or(started)
     }
 
+    /// The points of each version, the oldest version first.
+    fn versions(&self) -> Vec<&[Point<'a>]> {
+        self.points.chunk_by(|(a, _), (b, _)| a.subject.version == b.subject.version).collect()
+    }
+
+    /// The points to compare: each with the one before of its version, and each version with the
+    /// one before.
+    fn pairs(&self) -> Vec<(Point<'a>, Point<'a>)> {
+        let versions = self.versions();
+        let times = versions.iter().flat_map(|points| points.windows(2)).map(|w| (w[0], w[1]));
+        let between = versions.windows(2).filter_map(|w| side_by_side(w[0], w[1]));
+        between.chain(times).collect()
+    }
+
+    /// Each point, with the one that it is compared with: of the version before rather than of an
+    /// earlier time.
+    pub(crate) fn compared(&self) -> Vec<(Option<&'a Measurement>, Point<'a>)> {
+        let pairs = self.pairs();
+        let before = |new: &Measurement| {
+            let pair = pairs.iter().find(|(_, (m, _))| std::ptr::eq(*m, new));
+            pair.map(|((old, _), _)| *old)
+        };
+        self.points.iter().map(|point| (before(point.0), *point)).collect()
+    }
+
     /// The steps that changed the figure.
     pub fn steps(&self) -> Vec<Step<'a>> {
-        let step = |pair: &[(&'a Measurement, &'a str)]| {
-            let [old, new] = pair else { return None };
-            self.step(*old, *new)
-        };
-        self.points.windows(2).filter_map(step).collect()
+        self.pairs().into_iter().filter_map(|(old, new)| self.step(old, new)).collect()
     }
-}
 
-impl<'a> Series<'a> {
     /// Changes that no step tells of, because each between two points is too small: from the first
     /// point after a step to the last before the next.
     pub fn drifts(&self) -> Vec<Step<'a>> {
-        let steps: Vec<Step<'a>> = self.steps();
-        let is_step = |pair: &[(&'a Measurement, &'a str)]| {
-            steps
-                .iter()
-                .any(|step| std::ptr::eq(step.old, pair[0].0) && std::ptr::eq(step.new, pair[1].0))
-        };
+        let versions = self.versions();
+        let times = versions.iter().map(|points| points.chunks(1).collect::<Vec<_>>());
+        let all: Vec<Vec<&[Point<'a>]>> = times.chain([versions.clone()]).collect();
+        all.iter().flat_map(|stations| self.drifts_along(stations)).collect()
+    }
+
+    /// The drifts along `stations`, each of which is all points of a version, or one of a time.
+    fn drifts_along(&self, stations: &[&[Point<'a>]]) -> Vec<Step<'a>> {
+        let compare = |from: usize, to: usize| side_by_side(stations[from], stations[to]);
+        let is_step =
+            |to: usize| compare(to - 1, to).is_some_and(|(old, new)| self.step(old, new).is_some());
         let mut drifts = Vec::new();
         let mut from = 0;
-        for to in 1..=self.points.len() {
-            if to < self.points.len() && !is_step(&self.points[to - 1..=to]) {
+        for to in 1..=stations.len() {
+            if to < stations.len() && !is_step(to) {
                 continue;
             }
-            let (first, last) = (self.points[from], self.points[to - 1]);
             // Two points have no drift: if they differed, that would be a step.
             if to - from > 2 {
-                drifts.extend(self.step(first, last).map(|step| Step { drift: true, ..step }));
+                let drift = compare(from, to - 1).and_then(|(old, new)| self.step(old, new));
+                drifts.extend(drift.map(|step| Step { drift: true, ..step }));
             }
             from = to;
         }
@@ -142,11 +181,7 @@ impl<'a> Series<'a> {
     }
 
     /// The step from one point to another, if it is one.
-    fn step(
-        &self,
-        (old, then): (&'a Measurement, &'a str),
-        (new, now): (&'a Measurement, &'a str),
-    ) -> Option<Step<'a>> {
+    fn step(&self, (old, then): Point<'a>, (new, now): Point<'a>) -> Option<Step<'a>> {
         // Most figures have not changed: that is seen without ten thousand draws from their samples.
         let ratio = new.median / old.median;
         if ratio.max(ratio.recip()) < TESTED {
@@ -320,6 +355,28 @@ mod tests {
         assert!(starts.iter().all(|s| said.iter().any(|line| line.contains(s))), "{said:#?}");
         // There and back is no drift.
         assert!(sentences(&over_versions("time_per_unit", &[100.0, 104.0, 100.0])).is_empty());
+    }
+
+    #[test]
+    fn versions_are_compared_within_one_run() {
+        // The machine was slower in the second run, for both.
+        let run = |started: &str, values: &[f64]| {
+            let results =
+                over_versions("time_per_unit", values).into_iter().flat_map(|r| r.results);
+            let environment = Environment { started: started.into(), ..Environment::default() };
+            Record { results: results.collect(), environment, ..Record::default() }
+        };
+        let mut records = [run("one", &[100.0, 101.0]), run("two", &[150.0, 151.0])];
+        let between: Vec<(String, String)> =
+            series(&records)[0].steps().into_iter().map(|step| step.between).collect();
+        let time = ("one".to_owned(), "two".to_owned());
+        assert_eq!(between, [time.clone(), time], "from run to run, not from version to version");
+        // Of two versions that no run has both of, the last of each.
+        records[0].results.truncate(1);
+        records[1].results.remove(0);
+        let said = sentences(&records);
+        assert_eq!(said.len(), 1, "{said:#?}");
+        assert!(said[0].contains("1.51x slower from 3.0 to 3.1"), "{said:#?}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::{Format, csv, escape, html};
 use crate::compare::Change;
 use crate::history::{Series, sentences, series};
 use crate::metric::spoken;
-use crate::record::Record;
+use crate::record::{Measurement, Record};
 
 /// Shows what `records` tell of each figure over versions and time, the steps in plain words
 /// first; with colours where `colour` says so and the format has any.
@@ -54,10 +54,12 @@ pub fn history(records: &[Record], format: Format, colour: bool) -> Result<Strin
     })
 }
 
-/// Each point with what it changed.
-fn changes<'a>(series: &'a Series<'a>) -> impl Iterator<Item = Option<Change>> + 'a {
-    let before = std::iter::once(None).chain(series.points.iter().map(Some));
-    before.zip(&series.points).map(|(old, (new, _))| old.map(|(old, _)| Change::new(old, new)))
+/// Each point, with what changed since the one that it is compared with.
+fn changes<'a>(series: &Series<'a>) -> Vec<(&'a Measurement, &'a str, Option<Change>)> {
+    let change = |(old, (new, started)): (Option<&'a Measurement>, (&'a Measurement, &'a str))| {
+        (new, started, old.map(|old| Change::new(old, new)))
+    };
+    series.compared().into_iter().map(change).collect()
 }
 
 fn table(all: &[Series<'_>]) -> Table {
@@ -67,7 +69,7 @@ fn table(all: &[Series<'_>]) -> Table {
         .left(["Since the one before"]);
     for series in all {
         let mut first = true;
-        for ((m, started), change) in series.points.iter().zip(changes(series)) {
+        for (m, started, change) in changes(series) {
             let subject = &m.subject;
             let since = change.map(|change| change.cell(&m.metric)).unwrap_or_default();
             let once = |text: &str| if first { text.to_owned() } else { String::new() };
@@ -78,7 +80,7 @@ fn table(all: &[Series<'_>]) -> Table {
                 once(&spoken(&m.metric)),
                 subject.version.clone(),
                 match series.moment(started) {
-                    date if date == *started => date.get(..10).unwrap_or_default().to_owned(),
+                    date if date == started => date.get(..10).unwrap_or_default().to_owned(),
                     label => label.to_owned(),
                 },
                 m.shown(),
@@ -87,6 +89,11 @@ fn table(all: &[Series<'_>]) -> Table {
             first = false;
         }
     }
+    table.notes.push(
+        "A version is compared with the one before within the last run that has both, else by the \
+         last of each."
+            .into(),
+    );
     table.without_empty().with_marks_explained()
 }
 
@@ -96,7 +103,7 @@ fn spreadsheet(all: &[Series<'_>]) -> String {
          version,date,median,ci_low,ci_high,ratio,verdict\n",
     );
     for series in all {
-        for ((m, started), change) in series.points.iter().zip(changes(series)) {
+        for (m, started, change) in changes(series) {
             let subject = &m.subject;
             let cells = [
                 subject.runtime.clone(),
@@ -106,7 +113,7 @@ fn spreadsheet(all: &[Series<'_>]) -> String {
                 m.metric.clone(),
                 m.value_unit.clone(),
                 subject.version.clone(),
-                (*started).to_owned(),
+                started.to_owned(),
                 m.median.to_string(),
                 csv::number(m.ci_low),
                 csv::number(m.ci_high),
