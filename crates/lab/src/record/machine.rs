@@ -3,8 +3,9 @@
 use crate::env::Environment;
 
 /// A name for the machine, in records' file names: `amd-epyc-7b13-2-cores-3f9a2c`. It comes from
-/// the hardware alone, so that it is the same in a container and in the next boot, and gives no
-/// host name away; unless the machine was given a name.
+/// the hardware alone, with memory in whole GiB, so that it is the same in a container, in the next
+/// boot and under the next kernel, and gives no host name away; unless the machine was given a name.
+/// It is made anew from a record's facts whenever it is asked for: files keep the names they have.
 pub fn name(environment: &Environment) -> String {
     if let Some(machine) = &environment.machine {
         return machine.clone();
@@ -27,7 +28,13 @@ pub fn name(environment: &Environment) -> String {
 /// What figures depend on most.
 fn hardware(environment: &Environment) -> String {
     let Environment { cpu, cores, cores_allowed, memory, virtual_machine, .. } = environment;
+    let memory = memory.map(gibibytes);
     format!("{cpu:?} {cores} {cores_allowed} {memory:?} {virtual_machine:?}")
+}
+
+/// Memory in whole GiB: kernels take a little more or less of it for themselves, each its own share.
+fn gibibytes(bytes: u64) -> u64 {
+    bytes.saturating_add(1 << 29) >> 30
 }
 
 /// The differences of two environments that figures depend on; none where both are one machine's.
@@ -44,10 +51,7 @@ pub fn differences(one: &Environment, other: &Environment) -> Vec<String> {
         check("machine", one.machine.clone(), other.machine.clone());
     }
     let number = |count: usize| (count > 0).then(|| count.to_string());
-    // Some kernels take a little more or less of it for themselves.
-    let memory = |bytes: Option<u64>| {
-        bytes.map(|bytes| format!("{:.0} GiB", bytes as f64 / f64::from(1 << 30)))
-    };
+    let memory = |bytes: Option<u64>| bytes.map(|bytes| format!("{} GiB", gibibytes(bytes)));
     check("processor", one.cpu.clone(), other.cpu.clone());
     check("cores in use", number(one.cores_allowed), number(other.cores_allowed));
     check("memory", memory(one.memory), memory(other.memory));
@@ -87,6 +91,10 @@ mod tests {
         let later = Environment { kernel: "Linux 7.0".into(), started: "x".into(), ..here.clone() };
         assert_eq!(name(&here), name(&later));
         assert!(name(&here).starts_with("intel-i7-1185g7-3-00ghz-8-cores-"), "{}", name(&here));
+        // Two kernels of one machine, each of which takes its share of the memory.
+        let with = |memory| Environment { memory: Some(memory), ..here.clone() };
+        assert_eq!(name(&with(25_276_514_304)), name(&with(25_276_502_016)));
+        assert_ne!(name(&with(8 << 30)), name(&with(16 << 30)));
         let other = Environment { cores_allowed: 4, ..here.clone() };
         assert_ne!(name(&here), name(&other));
         assert_eq!(differences(&here, &later), Vec::<String>::new());
