@@ -41,6 +41,16 @@ impl Subject {
             _ => self.to_string(),
         }
     }
+
+    /// What two sides are about, with the runtime even where it is ours: `lua 5.4.4 → 5.1.5
+    /// coroutine warm`, or `ruby 3.3.8 thread alloc` where both have one version.
+    pub fn spoken_since(&self, old: &Subject) -> String {
+        let Subject { runtime, version, unit, workload, .. } = self;
+        match old.version == *version {
+            true => self.to_string(),
+            false => format!("{runtime} {} → {version} {unit} {workload}", old.version),
+        }
+    }
 }
 
 impl fmt::Display for Subject {
@@ -61,5 +71,20 @@ impl From<&Trial> for Subject {
         };
         let Trial { runtime, version, unit, workload, .. } = trial;
         Subject::new([runtime, version, unit, workload.name()], parameters)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_sides_are_told_with_their_runtime_and_both_versions() {
+        let lua =
+            |version| Subject::new(["lua", version, "coroutine", "warm"], Parameters::default());
+        assert_eq!(lua("5.1.5").spoken_since(&lua("5.4.4")), "lua 5.4.4 → 5.1.5 coroutine warm");
+        assert_eq!(lua("5.4.4").spoken_since(&lua("5.4.4")), "lua 5.4.4 coroutine warm");
+        let ours = Subject::new(["carefree", "0.1", "fiber", "warm"], Parameters::default());
+        assert_eq!(ours.spoken_since(&ours), "carefree 0.1 fiber warm");
     }
 }

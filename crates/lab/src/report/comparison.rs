@@ -70,7 +70,8 @@ fn sentences(comparison: &Comparison) -> Vec<String> {
     let told = comparison.told();
     let of = |verdict| told.iter().copied().filter(move |p| p.change.verdict == verdict);
     let about = |pair: &Pair| {
-        let (subject, metric) = (pair.new.subject.spoken(), &pair.new.metric);
+        let (subject, metric) =
+            (pair.new.subject.spoken_since(&pair.old.subject), &pair.new.metric);
         format!("{subject}, {}: {}", spoken(metric), pair.change.words(metric))
     };
     let mut found = Vec::new();

@@ -169,8 +169,8 @@ fn row(axis: Scale, top: usize, pair: &Pair, [first, rest]: &[String; 2]) -> Mar
 
 /// `ruby fiber alloc, time per unit`.
 fn name(pair: &Pair) -> String {
-    let s = &pair.new.subject;
-    format!("{} {} {}, {}", s.runtime, s.unit, s.workload, metric::spoken(&pair.new.metric))
+    let subject = pair.new.subject.spoken_since(&pair.old.subject);
+    format!("{subject}, {}", metric::spoken(&pair.new.metric))
 }
 
 fn words(pair: &Pair) -> String {
