@@ -609,3 +609,9 @@ fn threads_of_python() {
 fn threads_of_ruby() {
     compare_script("ruby", "threads.rb");
 }
+
+/// In calls that wait in ways of their own.
+#[test]
+fn signals_and_cancellation_end_odd_waits() {
+    compare_c("interrupted.c");
+}

@@ -28,6 +28,7 @@ use carefree_runtime::wait::{self, Until};
 use carefree_runtime::{Outcome, Reason, clock, lot};
 
 use crate::call::answer::interruption;
+use crate::call::host;
 use crate::call::sys;
 
 /// A file, whatever its numbers.
@@ -240,6 +241,10 @@ pub(crate) fn with_lock_unless<R>(
         let outcome = wait::park(Entry::key(&entry), || !entry.holds(), reason, until);
         count(outcome);
         carefree_runtime::interrupted().map_err(interruption)?;
+        // A signal has come for a hosted thread, which was not cancelled.
+        if outcome == Outcome::Cancelled && host::is_hosted() {
+            return Err(libc::EINTR);
+        }
         if outcome == Outcome::TimedOut && !entry.holds() {
             if deadline <= clock::now() {
                 return Err(late);
