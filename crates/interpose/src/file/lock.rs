@@ -189,7 +189,7 @@ fn is_taken(answer: Answer) -> bool {
     matches!(answer, Err(libc::EAGAIN | libc::EACCES))
 }
 
-/// Calls `lock` until it does not answer that another has the lock.
+/// Calls `lock` until it does not answer that another has the lock. No hosted thread is cancelled in `flock`.
 fn until_free(fd: c_int, purpose: Purpose, lock: impl Fn() -> Answer) -> Answer {
     let attempt = || Some(lock()).filter(|answer| !is_taken(*answer));
     let answer = attempt();
@@ -199,11 +199,12 @@ fn until_free(fd: c_int, purpose: Purpose, lock: impl Fn() -> Answer) -> Answer 
     if let Some(answer) = answer {
         return answer;
     }
+    let steady = matches!(purpose, Purpose::Lock { command: libc::LOCK_UN, .. });
     let held = FileLock { file: FileId::of(fd)?, purpose };
     let reason = Reason::FileLock;
-    let wait = LockWait { reason, deadline: NEVER, late: libc::EINTR, looks: LOOKS };
+    let wait = LockWait { reason, deadline: NEVER, late: libc::EINTR, looks: LOOKS, steady };
     let answer = file_lock::with_lock_unless(held, &wait, attempt, || {
-        LOCKS.poll_by(key(held.file), reason, NEVER, libc::EINTR, attempt)?
+        LOCKS.poll_by(key(held.file), steady, reason, NEVER, libc::EINTR, attempt)?
     })?;
     changed(fd);
     answer

@@ -17,9 +17,10 @@ use crate::wait::polling::Polled;
 
 static SYSTEM_V: Polled = Polled::new();
 
-/// Calls `attempt` until it answers something else than `again`.
-fn poll(again: c_int, deadline: u64, mut attempt: impl FnMut() -> Answer) -> Answer {
-    SYSTEM_V.poll(Reason::Ipc, deadline, libc::EAGAIN, || {
+/// Calls `attempt` until it answers something else than `again`, for a call that may be
+/// [steady](crate::call::host::can_be_cut).
+fn poll(again: c_int, steady: bool, deadline: u64, mut attempt: impl FnMut() -> Answer) -> Answer {
+    SYSTEM_V.poll_in(steady, Reason::Ipc, deadline, libc::EAGAIN, || {
         Some(attempt()).filter(|answer| *answer != Err(again))
     })?
 }
@@ -44,7 +45,7 @@ interpose! { anywhere
         }
         let flags = flags | libc::IPC_NOWAIT;
         let arguments = [queue.into(), message.into(), length.into(), flags.into()];
-        answer(done(poll(libc::EAGAIN, NEVER, || {
+        answer(done(poll(libc::EAGAIN, false, NEVER, || {
             sys::call(Number::MSGSND, arguments)
         }))) as c_int
     }
@@ -66,7 +67,7 @@ interpose! { anywhere
         }
         let flags = flags | libc::IPC_NOWAIT;
         let arguments = [queue.into(), message.into(), length.into(), kind.into(), flags.into()];
-        answer(done(poll(libc::ENOMSG, NEVER, || {
+        answer(done(poll(libc::ENOMSG, false, NEVER, || {
             sys::call(Number::MSGRCV, arguments)
         })))
     }
@@ -114,5 +115,5 @@ fn operate(set: c_int, operations: User<sembuf>, count: usize, timeout: User<tim
         return tried;
     }
     let deadline = duration::deadline(timeout)?;
-    poll(libc::EAGAIN, deadline, attempt)
+    poll(libc::EAGAIN, true, deadline, attempt)
 }

@@ -27,7 +27,6 @@ use carefree_reactor::clock::NEVER;
 use carefree_runtime::wait::{self, Until};
 use carefree_runtime::{Outcome, Reason, clock, lot};
 
-use crate::call::answer::interruption;
 use crate::call::host;
 use crate::call::sys;
 
@@ -219,6 +218,8 @@ pub(crate) struct LockWait {
     pub(crate) late: c_int,
     /// After how many nanoseconds, each time, the waiter looks whether it can do without the lock.
     pub(crate) looks: u64,
+    /// Whether no hosted thread is cancelled at it.
+    pub(crate) steady: bool,
 }
 
 /// Calls `f` with the lock held. While it waits for the lock it calls `look` now and then, whose answer
@@ -232,19 +233,16 @@ pub(crate) fn with_lock_unless<R>(
     mut look: impl FnMut() -> Option<R>,
     f: impl FnOnce() -> R,
 ) -> Result<R, c_int> {
-    let &LockWait { reason, deadline, late, looks } = wait;
+    let &LockWait { reason, deadline, late, looks, steady } = wait;
     let entry = Entry::new(lock);
     let _entered = entry.enter();
     while !entry.holds() {
         let next_look = clock::now().saturating_add(looks);
-        let until = Until { deadline: deadline.min(next_look), cancellable: true };
+        let until =
+            Until { deadline: deadline.min(next_look), cancellable: host::can_be_cut(steady) };
         let outcome = wait::park(Entry::key(&entry), || !entry.holds(), reason, until);
         count(outcome);
-        carefree_runtime::interrupted().map_err(interruption)?;
-        // A signal has come for a hosted thread, which was not cancelled.
-        if outcome == Outcome::Cancelled && host::is_hosted() {
-            return Err(libc::EINTR);
-        }
+        host::check_cut(outcome, steady)?;
         if outcome == Outcome::TimedOut && !entry.holds() {
             if deadline <= clock::now() {
                 return Err(late);
@@ -269,7 +267,8 @@ pub(crate) fn with_file_lock<R>(
     f: impl FnOnce() -> R,
 ) -> Result<R, c_int> {
     let lock = FileLock { file: FileId::of(fd)?, purpose: Purpose::Steps };
-    with_lock_unless(lock, &LockWait { reason, deadline, late, looks: NEVER }, || None, f)
+    let wait = LockWait { reason, deadline, late, looks: NEVER, steady: false };
+    with_lock_unless(lock, &wait, || None, f)
 }
 
 /// Calls `f` with each lock that is held. It must not park, nor take such locks.

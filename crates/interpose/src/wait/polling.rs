@@ -21,7 +21,6 @@ use carefree_runtime::clock;
 use carefree_runtime::wait::{self, Until};
 use carefree_runtime::{Outcome, Reason, lot};
 
-use crate::call::answer::interruption;
 use crate::call::host;
 use crate::wait::file_lock;
 
@@ -77,13 +76,26 @@ impl Polled {
         late: c_int,
         attempt: impl FnMut() -> Option<T>,
     ) -> Result<T, c_int> {
-        self.poll_by(self.key(), reason, deadline, late, attempt)
+        self.poll_by(self.key(), false, reason, deadline, late, attempt)
     }
 
-    /// [`poll`](Polled::poll), woken by `key`.
+    /// [`poll`](Polled::poll) for a call that may be [steady](host::can_be_cut).
+    pub(crate) fn poll_in<T>(
+        &'static self,
+        steady: bool,
+        reason: Reason,
+        deadline: u64,
+        late: c_int,
+        attempt: impl FnMut() -> Option<T>,
+    ) -> Result<T, c_int> {
+        self.poll_by(self.key(), steady, reason, deadline, late, attempt)
+    }
+
+    /// [`poll_in`](Polled::poll_in), woken by `key`.
     pub(crate) fn poll_by<T>(
         &self,
         key: usize,
+        steady: bool,
         reason: Reason,
         deadline: u64,
         late: c_int,
@@ -103,18 +115,15 @@ impl Polled {
             if now >= deadline {
                 return Err(late);
             }
-            let until = Until { deadline: (now + span).min(deadline), cancellable: true };
+            let cancellable = host::can_be_cut(steady);
+            let until = Until { deadline: (now + span).min(deadline), cancellable };
             let same = || self.events.load(Ordering::Acquire) == seen;
             let outcome = wait::park(key, same, reason, until);
             file_lock::count(outcome);
             if outcome == Outcome::TimedOut {
                 span = (span * 2).min(LONGEST_SLEEP);
             }
-            carefree_runtime::interrupted().map_err(interruption)?;
-            // A signal has come for a hosted thread, which was not cancelled.
-            if outcome == Outcome::Cancelled && host::is_hosted() {
-                return Err(libc::EINTR);
-            }
+            host::check_cut(outcome, steady)?;
         }
     }
 }

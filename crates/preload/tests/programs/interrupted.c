@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/sem.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,12 +26,6 @@ static void handle_with(int flags) {
     handled = 0;
 }
 
-// Waits up to five seconds.
-static int is_handled(void) {
-    for (int i = 0; i < 500 && !handled; i++) usleep(10000);
-    return handled;
-}
-
 static pthread_t start(void *(*function)(void *), void *argument) {
     pthread_t thread;
     assert(!pthread_create(&thread, NULL, function, argument));
@@ -42,6 +37,17 @@ static const char *end_of(pthread_t thread) {
     void *result;
     assert(!pthread_join(thread, &result));
     return result == PTHREAD_CANCELED ? "cancelled" : result ? result : "done";
+}
+
+// Sends signals until one has ended the thread's wait, for five seconds: the first may come before it waits.
+static const char *interrupt(pthread_t thread) {
+    void *result = "waits on";
+    for (int i = 0; i < 500; i++) {
+        pthread_kill(thread, SIGUSR1);
+        usleep(10000);
+        if (!pthread_tryjoin_np(thread, &result)) break;
+    }
+    return handled ? result : "not handled";
 }
 
 static const char *told(long result) {
@@ -88,16 +94,54 @@ static void the_second_in_line(void) {
     pid_t child = hold();
     pthread_t first = start(locks, NULL), second = start(locks, NULL);
     handle_with(0);
-    pthread_kill(second, SIGUSR1);
-    printf("second in line: handled %d\n", is_handled());
-    printf("second in line: %s\n", end_of(second));
+    printf("second in line: %s\n", interrupt(second));
     release(child);
     printf("first in line: %s\n", end_of(first));
+}
+
+// No thread is cancelled in these, so a cancelled one waits on. (It ends where it next can be cancelled.)
+static int set;
+static volatile int went_on;
+
+static void *locks_on(void *argument) {
+    int fd = open(path, O_RDWR);
+    if (!flock(fd, LOCK_EX)) went_on++;
+    flock(fd, LOCK_UN);
+    close(fd);
+    return argument;
+}
+
+static void *takes_on(void *argument) {
+    struct sembuf take = {0, -1, 0};
+    if (!semop(set, &take, 1)) went_on++;
+    pthread_testcancel();
+    return argument;
+}
+
+static void no_points_of_cancellation(void) {
+    struct sembuf give = {0, 1, 0};
+    pid_t child = hold();
+    set = semget(IPC_PRIVATE, 1, 0600 | IPC_CREAT);
+    pthread_t first = start(locks_on, NULL), second = start(locks_on, NULL);
+    pthread_t third = start(takes_on, NULL);
+    pthread_cancel(first);
+    pthread_cancel(second);
+    pthread_cancel(third);
+    usleep(200000);
+    printf("cancelled: %d\n", went_on);
+    assert(!semop(set, &give, 1));
+    release(child);
+    printf("cancelled: %s, ", end_of(first));
+    printf("%s, ", end_of(second));
+    printf("%s\n", end_of(third));
+    printf("cancelled: %d\n", went_on);
+    semctl(set, 0, IPC_RMID);
 }
 
 int main(void) {
     close(mkstemp(path));
     the_second_in_line();
+    no_points_of_cancellation();
     unlink(path);
     return 0;
 }
