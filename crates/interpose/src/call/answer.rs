@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use carefree_runtime::Interrupted;
+use carefree_runtime::{Interrupted, Outcome};
 
 use crate::call::host;
 
@@ -24,6 +24,23 @@ pub(crate) fn interruption(why: Interrupted) -> c_int {
         Interrupted::Cancelled => libc::ECANCELED,
         Interrupted::TimedOut => CUT,
     }
+}
+
+/// Whether a wait that has ended by `outcome` ends its call, which may be [steady](host::can_be_cut).
+///
+/// # Errors
+/// If so, the `errno`.
+pub(crate) fn check_cut(outcome: Outcome, steady: bool) -> Result<(), c_int> {
+    if !host::can_be_cut(steady) {
+        // A cancelled thread waits on.
+        return Ok(());
+    }
+    carefree_runtime::interrupted().map_err(interruption)?;
+    // A signal has come for a hosted thread, which was not cancelled.
+    if outcome == Outcome::Cancelled && host::is_hosted() {
+        return Err(libc::EINTR);
+    }
+    Ok(())
 }
 
 /// Whether `errno` says that the fiber was interrupted, or that the file is being closed: nothing was

@@ -8,11 +8,9 @@ use std::ffi::{c_char, c_int, c_long, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use carefree_runtime::Outcome;
 use carefree_runtime::hosted::{self, HostedThread};
 use carefree_runtime::standard::StartRoutine;
 
-use crate::call::answer::interruption;
 use crate::call::fiber;
 use crate::call::user::User;
 
@@ -113,23 +111,6 @@ pub(crate) fn is_interruptible() -> bool {
 /// which is to say that no hosted thread is cancelled at it.
 pub(crate) fn can_be_cut(steady: bool) -> bool {
     !steady || !is_hosted() || is_interruptible()
-}
-
-/// Whether a wait that has ended by `outcome` ends its call, which may be [steady](can_be_cut).
-///
-/// # Errors
-/// If so, the `errno`.
-pub(crate) fn check_cut(outcome: Outcome, steady: bool) -> Result<(), c_int> {
-    if !can_be_cut(steady) {
-        // A cancelled thread waits on.
-        return Ok(());
-    }
-    carefree_runtime::interrupted().map_err(interruption)?;
-    // A signal has come for a hosted thread, which was not cancelled.
-    if outcome == Outcome::Cancelled && is_hosted() {
-        return Err(libc::EINTR);
-    }
-    Ok(())
 }
 
 /// What a stand-in returns: whether that says that the call was interrupted.

@@ -27,6 +27,7 @@ use carefree_reactor::clock::NEVER;
 use carefree_runtime::wait::{self, Until};
 use carefree_runtime::{Outcome, Reason, clock, lot};
 
+use crate::call::answer::check_cut;
 use crate::call::host;
 use crate::call::sys;
 
@@ -242,7 +243,7 @@ pub(crate) fn with_lock_unless<R>(
             Until { deadline: deadline.min(next_look), cancellable: host::can_be_cut(steady) };
         let outcome = wait::park(Entry::key(&entry), || !entry.holds(), reason, until);
         count(outcome);
-        host::check_cut(outcome, steady)?;
+        check_cut(outcome, steady)?;
         if outcome == Outcome::TimedOut && !entry.holds() {
             if deadline <= clock::now() {
                 return Err(late);

@@ -21,6 +21,7 @@ use carefree_runtime::clock;
 use carefree_runtime::wait::{self, Until};
 use carefree_runtime::{Outcome, Reason, lot};
 
+use crate::call::answer::check_cut;
 use crate::call::host;
 use crate::wait::file_lock;
 
@@ -123,7 +124,7 @@ impl Polled {
             if outcome == Outcome::TimedOut {
                 span = (span * 2).min(LONGEST_SLEEP);
             }
-            host::check_cut(outcome, steady)?;
+            check_cut(outcome, steady)?;
         }
     }
 }
