@@ -16,7 +16,7 @@ use carefree_runtime::parker;
 use carefree_runtime::wait::{Until, park_tagged};
 use carefree_runtime::{Outcome, Reason};
 
-use crate::call::answer::answer;
+use crate::call::answer::{answer, set_errno};
 use crate::call::fiber::guarded;
 use crate::call::host;
 use crate::call::memory;
@@ -126,18 +126,27 @@ pub(crate) fn wait(
     let until = Until { deadline: deadline.min(look_again), cancellable };
     let validate = || word.load(Ordering::SeqCst) == value;
     let reason = reason(address, value);
-    let outcome = guarded(|| park_tagged(key, mask, validate, reason, until));
+    let outcome = loop {
+        let outcome = guarded(|| park_tagged(key, mask, validate, reason, until));
+        // A signal has come for a hosted thread. The kernel begins a wait without a time limit again, if the
+        // handler asks for that.
+        if outcome != Outcome::Cancelled || !handles_and_goes_on() || !time.is_null() {
+            break outcome;
+        }
+    };
     Ok(match outcome {
         Outcome::Unparked => Ok(0),
         Outcome::Invalid => Err(libc::EAGAIN),
         Outcome::TimedOut if look_again < deadline => Ok(0),
         Outcome::TimedOut => Err(libc::ETIMEDOUT),
-        // A signal has come for a hosted thread.
-        Outcome::Cancelled => {
-            guarded(host::handle_signals);
-            Err(libc::EINTR)
-        }
+        Outcome::Cancelled => Err(libc::EINTR),
     })
+}
+
+/// Handles the signals that have interrupted a wait; whether that may be begun again.
+fn handles_and_goes_on() -> bool {
+    set_errno(libc::EINTR);
+    guarded(|| host::again_steady(&-1))
 }
 
 /// Whether there is memory at `place`: the kernel's call would fail if not, but reading it here would crash.

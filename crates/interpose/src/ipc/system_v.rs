@@ -20,9 +20,18 @@ static SYSTEM_V: Polled = Polled::new();
 /// Calls `attempt` until it answers something else than `again`, for a call that may be
 /// [steady](crate::call::host::can_be_cut).
 fn poll(again: c_int, steady: bool, deadline: u64, mut attempt: impl FnMut() -> Answer) -> Answer {
-    SYSTEM_V.poll_in(steady, Reason::Ipc, deadline, libc::EAGAIN, || {
-        Some(attempt()).filter(|answer| *answer != Err(again))
-    })?
+    let mut waits = false;
+    let answer = SYSTEM_V.poll_in(steady, Reason::Ipc, deadline, libc::EAGAIN, || {
+        let answer = attempt();
+        waits |= answer == Err(again);
+        Some(answer).filter(|answer| *answer != Err(again))
+    })?;
+    if waits { answer.map_err(removed) } else { answer }
+}
+
+/// What a call that waits is told of a set or queue that is gone when it tries again: it was removed meanwhile.
+fn removed(errno: c_int) -> c_int {
+    if errno == libc::EINVAL { libc::EIDRM } else { errno }
 }
 
 /// Notes a call that may let other fibers go on.
@@ -115,5 +124,5 @@ fn operate(set: c_int, operations: User<sembuf>, count: usize, timeout: User<tim
         return tried;
     }
     let deadline = duration::deadline(timeout)?;
-    poll(libc::EAGAIN, true, deadline, attempt)
+    poll(libc::EAGAIN, true, deadline, attempt).map_err(removed)
 }

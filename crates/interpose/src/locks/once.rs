@@ -9,9 +9,10 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 use carefree_runtime::wait::{Until, park};
-use carefree_runtime::{Reason, lot};
+use carefree_runtime::{Outcome, Reason, lot};
 
 use crate::call::fiber;
+use crate::call::host;
 
 /// The value of a control whose function has been run, in glibc and in musl.
 const DONE: i32 = 2;
@@ -47,7 +48,14 @@ interpose! { lean anywhere
                 }
                 Err(running) if running == address && fiber::on_fiber() => {
                     let is_closed = || gate.load(Ordering::Acquire) == address;
-                    fiber::guarded(|| park(address, is_closed, Reason::Once, Until::WOKEN_ONLY));
+                    // Signals are handled amid this wait: the function may wait for that.
+                    let cancellable = host::is_interruptible();
+                    let until = Until { cancellable, ..Until::WOKEN_ONLY };
+                    fiber::guarded(|| {
+                        if park(address, is_closed, Reason::Once, until) == Outcome::Cancelled {
+                            host::handle_signals();
+                        }
+                    });
                 }
                 // A thread can wait in the kernel. If another control holds the gate, this call does
                 // without.

@@ -3,13 +3,16 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/msg.h>
 #include <sys/sem.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -138,10 +141,100 @@ static void no_points_of_cancellation(void) {
     semctl(set, 0, IPC_RMID);
 }
 
+// A handler is called while a thread waits in pthread_once, for a function that waits for that.
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_t waiter;
+static volatile int begun, handled_amid;
+
+static void waits_for_a_handler(void) {
+    begun = 1;
+    usleep(100000);
+    pthread_kill(waiter, SIGUSR1);
+    for (int look = 0; look < 3000 && !handled; look++) usleep(1000);
+    handled_amid = handled;
+}
+
+static void *goes_first(void *argument) {
+    pthread_once(&once, waits_for_a_handler);
+    return argument;
+}
+
+static void *goes_second(void *argument) {
+    waiter = pthread_self();
+    while (!begun) usleep(100);
+    pthread_once(&once, waits_for_a_handler);
+    return argument;
+}
+
+static void amid_pthread_once(void) {
+    pthread_t first, second;
+    handle_with(0);
+    assert(!pthread_create(&second, NULL, goes_second, NULL));
+    usleep(1000);
+    assert(!pthread_create(&first, NULL, goes_first, NULL));
+    assert(!pthread_join(first, NULL) && !pthread_join(second, NULL));
+    printf("amid pthread_once: handled %d\n", handled_amid);
+}
+
+// What a set of semaphores or a queue of messages was removed for.
+static void *takes(void *argument) {
+    struct sembuf take = {0, -1, 0};
+    (void)argument;
+    return (void *)told(semop(set, &take, 1));
+}
+
+static void *receives(void *queue) {
+    struct { long type; char text[8]; } message;
+    return (void *)told(msgrcv(*(int *)queue, &message, sizeof message.text, 0, 0));
+}
+
+static void *fails_at_once(void *queue) {
+    return (void *)told(msgrcv(*(int *)queue, NULL, 0, 0, 0));
+}
+
+static void removed_meanwhile(void) {
+    int queue = msgget(IPC_PRIVATE, 0600 | IPC_CREAT);
+    set = semget(IPC_PRIVATE, 1, 0600 | IPC_CREAT);
+    pthread_t first = start(takes, NULL), second = start(receives, &queue);
+    assert(!semctl(set, 0, IPC_RMID) && !msgctl(queue, IPC_RMID, NULL));
+    printf("removed: %s, ", end_of(first));
+    printf("%s\n", end_of(second));
+    printf("not there: %s, ", end_of(start(takes, NULL)));
+    printf("%s\n", end_of(start(fails_at_once, &queue)));
+}
+
+// A wait for a futex by its number goes on after a handler with SA_RESTART, unless it has a time limit.
+static int word;
+
+static void *waits_for_word(void *limit) {
+    const char *end = told(syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 0, limit, NULL, 0));
+    return (void *)end;
+}
+
+static void waits_by_number(void) {
+    struct timespec limit = {30, 0};
+    for (int flags = 0; flags <= SA_RESTART; flags += SA_RESTART) {
+        handle_with(flags);
+        printf("with a limit: %s\n", interrupt(start(waits_for_word, &limit)));
+    }
+    handle_with(0);
+    printf("without: %s\n", interrupt(start(waits_for_word, NULL)));
+    handle_with(SA_RESTART);
+    pthread_t thread = start(waits_for_word, NULL);
+    assert(!pthread_kill(thread, SIGUSR1));
+    while (!handled) usleep(1000);
+    usleep(50000);
+    syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    printf("begun again: %s\n", end_of(thread));
+}
+
 int main(void) {
     close(mkstemp(path));
     the_second_in_line();
     no_points_of_cancellation();
+    amid_pthread_once();
+    removed_meanwhile();
+    waits_by_number();
     unlink(path);
     return 0;
 }
