@@ -83,7 +83,7 @@ fn two_versions_of_one_record_are_compared() {
     let text = stdout(&output);
     assert!(text.contains("ruby 3.2 → 3.3") && text.contains("(3.6x slower)"), "{text}");
     assert!(!text.contains("ruby 3.4") && !text.contains("ruby 2"), "{text}");
-    let most = "the largest change is ruby 3.3 thread warm, last time per unit: 6.5x slower";
+    let most = "the largest change is ruby 3.2 → 3.3 thread warm, last time per unit: 6.5x slower";
     assert!(text.contains(most), "{text}");
     let output = compare("published@3.2", "published@9", &[]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
