@@ -17,7 +17,7 @@ use crate::thread::record::{self, Record, set_errno};
 /// The kernel tells of `20 - niceness`, so that it is above 0.
 const BASE: c_int = 20;
 
-/// That of the calling kernel thread.
+/// The niceness of the calling kernel thread.
 pub(crate) fn of_kernel_thread() -> i8 {
     // SAFETY: accesses no memory.
     let told = unsafe {
@@ -26,23 +26,23 @@ pub(crate) fn of_kernel_thread() -> i8 {
     told.map_or(0, |told| (BASE - told as c_int) as i8)
 }
 
-/// That of a hosted thread.
+/// The niceness of a hosted thread.
 pub(super) fn of(record: &Record) -> i8 {
     record.niceness.load(Ordering::Relaxed)
 }
 
-/// One that can be asked for.
+/// The niceness nearest to `wanted` that there is.
 fn clamped(wanted: c_int) -> c_int {
     wanted.clamp(-BASE, BASE - 1)
 }
 
-/// Whether the kernel would refuse to give it to a thread.
+/// Whether the kernel would refuse a thread this niceness.
 pub(super) fn is_refused(record: &Record, wanted: c_int) -> bool {
     let wanted = clamped(wanted);
     wanted < of(record).into() && (BASE - wanted) as u64 > limit() && !is_privileged()
 }
 
-/// Gives a thread another one: an `errno`, or 0.
+/// Gives a thread another niceness: an `errno`, or 0.
 pub(super) fn set(record: &Record, wanted: c_int) -> c_int {
     if is_refused(record, wanted) {
         return libc::EACCES;

@@ -58,6 +58,7 @@ pub(crate) struct Record {
     pub(crate) state: AtomicU32,
     pub(crate) cancellation: Lock<Cancellation>,
     pub(crate) policy: Lock<Policy>,
+    /// Its niceness, from -20 to 19. It has no effect.
     pub(crate) niceness: AtomicI8,
     /// The signals that it blocks.
     pub(crate) mask: AtomicU64,

@@ -31,13 +31,14 @@ fn refuse(call: &str) -> c_int {
     -1
 }
 
-/// Whether the calling hosted thread is refused that.
+/// Whether the caller is a hosted thread. (A child of `vfork` looks like one, but is a process, and may.)
 fn is_hosted() -> bool {
     record::current().is_some() && !signal::is_child()
 }
 
 /// A system call by its number, of those that are refused.
 pub(super) fn by_number(number: c_long, arguments: [usize; 6]) -> Option<c_int> {
+    let is_refused = || !signal::is_child();
     let call = match number {
         libc::SYS_setuid => "setuid",
         libc::SYS_setgid => "setgid",
@@ -50,10 +51,12 @@ pub(super) fn by_number(number: c_long, arguments: [usize; 6]) -> Option<c_int> 
         libc::SYS_setns => "setns",
         libc::SYS_unshare if arguments[0] != 0 => "unshare",
         // These tell of no failure, but of what was before.
-        libc::SYS_setfsuid | libc::SYS_setfsgid => return Some(keep(number, arguments[0])),
+        libc::SYS_setfsuid | libc::SYS_setfsgid => {
+            return is_refused().then(|| keep(number, arguments[0]));
+        }
         _ => return None,
     };
-    (!signal::is_child()).then(|| refuse(call))
+    is_refused().then(|| refuse(call))
 }
 
 /// `setfsuid` and `setfsgid` of a hosted thread: what it has is told, and stays.
