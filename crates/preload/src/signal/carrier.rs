@@ -4,7 +4,7 @@
 //! would begin another amid it. So handlers are called there only if that is neither this library's code, nor
 //! a function of libc, the loader or the kernel that this library may have called: one of its addresses lies
 //! near the top of the stack then. Otherwise the dispatcher tries again. (An address may have stayed there from an
-//! earlier call. Where a thread waits in libc, as in `getline`, that counts for nothing: see `waits_within_libc`.)
+//! earlier call. Where a thread waits in libc, as in `getline`, that counts for nothing: see `leave_wait`.)
 //! Nor are they called within libc's malloc,
 //! whose cache of free blocks all threads of a carrier share: one that waits there would leave it to the others
 //! half changed.
@@ -26,7 +26,7 @@ use crate::kept;
 use crate::signal::set::{OURS, bit, change_kernels};
 use crate::signal::{alternate, deliver, handler};
 use crate::thread::record::{self, Record};
-use crate::thread::{ends_anywhere, return_address, test_cancel, waits_within_libc};
+use crate::thread::{ends_anywhere, leave_wait, resume_wait, return_address, test_cancel};
 
 /// Where the code lies in which no handler is called:
 /// this library's, libc's, the loader's and the kernel's. (Not in the program's memory, of which none may be left.)
@@ -192,32 +192,37 @@ unsafe extern "C-unwind" fn on_signal(_: c_int, info: *mut siginfo_t, context: *
         return;
     }
     let Some((me, record)) = record::current() else { return };
+    // At any call that waits within libc, the program's or a stand-in's, a thread can be unwound, and can wait in a
+    // handler: the runtime makes none on a thread's stack, and stand-ins that hand a call on to libc have nothing
+    // there that needs to be dropped.
+    let mut waits = false;
     if ranges.contain(place) {
-        // At any such call, its own or a stand-in's, a thread can be unwound, and can wait in a handler: the
-        // runtime makes none on a thread's stack, and stand-ins that hand a call on to libc have nothing there
-        // that needs to be dropped.
-        let waits = waits_within_libc(me, record);
+        if MALLOC.get().is_some_and(|malloc| malloc.contains(&place)) {
+            return;
+        }
+        waits = leave_wait(me, record);
         if waits && me.is_cancelled() {
             let_through();
             test_cancel();
         }
         // (Where a thread waits, its stack stays as it is: another look would find the same old addresses.)
-        let is_malloc = MALLOC.get().is_some_and(|malloc| malloc.contains(&place));
-        if is_malloc || !waits && is_called_by_us(stack, record) {
+        if !waits && is_called_by_us(stack, record) {
             return;
         }
     }
     let open = !record.mask.load(Ordering::SeqCst);
-    if record.pending.set() & open == 0 && !ends_anywhere() {
-        return;
+    if record.pending.set() & open != 0 || ends_anywhere() {
+        let_through();
+        deliver::handle_all(record, Some(context.cast()));
+        if ends_anywhere() {
+            test_cancel();
+        }
+        // The thread may be on another carrier than before. What the kernel puts in force when this returns must
+        // be that carrier's.
+        // SAFETY: what the kernel has saved, of which this is a part.
+        unsafe { (*context).uc_stack = alternate::kernels() };
     }
-    let_through();
-    deliver::handle_all(record, Some(context.cast()));
-    if ends_anywhere() {
-        test_cancel();
+    if waits {
+        resume_wait(me);
     }
-    // The thread may be on another carrier than before. What the kernel puts in force when this returns must
-    // be that carrier's.
-    // SAFETY: what the kernel has saved, of which this is a part.
-    unsafe { (*context).uc_stack = alternate::kernels() };
 }

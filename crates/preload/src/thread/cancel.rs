@@ -34,10 +34,24 @@ pub(crate) fn ends_anywhere() -> bool {
 }
 
 /// Whether the calling hosted thread, which a signal has interrupted, is in a call that waits within libc: there
-/// libc lets a thread be cancelled anywhere.
-pub(crate) fn waits_within_libc(me: HostedThread, record: &Record) -> bool {
-    word_of(me).is_some_and(|word| word.load(Ordering::SeqCst) & ASYNCHRONOUS != 0)
-        && !record.cancellation.lock().asynchronous
+/// libc lets a thread be cancelled anywhere. If so, libc's word does not say it any more until [`resume_wait`]: what
+/// the thread does meanwhile, in a handler or at its end, is no such wait.
+pub(crate) fn leave_wait(me: HostedThread, record: &Record) -> bool {
+    let Some(word) = word_of(me) else { return false };
+    // (Elsewhere the thread may have the lock. And one that can be cancelled anywhere has set the bit itself.)
+    let waits =
+        word.load(Ordering::SeqCst) & ASYNCHRONOUS != 0 && !record.cancellation.lock().asynchronous;
+    if waits {
+        word.fetch_and(!ASYNCHRONOUS, Ordering::SeqCst);
+    }
+    waits
+}
+
+/// The calling hosted thread is in the wait again that it had [left](leave_wait), for the handlers have returned.
+pub(crate) fn resume_wait(me: HostedThread) {
+    if let Some(word) = word_of(me) {
+        word.fetch_or(ASYNCHRONOUS, Ordering::SeqCst);
+    }
 }
 
 /// libc's word for the cancellation of the calling thread.

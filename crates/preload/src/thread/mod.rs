@@ -22,7 +22,7 @@ mod scheduling;
 mod syscall;
 
 pub(crate) use attributes::complete as complete_attributes;
-pub(crate) use cancel::{ends_anywhere, test as test_cancel, waits_within_libc};
+pub(crate) use cancel::{ends_anywhere, leave_wait, resume_wait, test as test_cancel};
 pub(crate) use cpu_time::{owner as clock_owner, shown as time_shown};
 pub(crate) use create::{Call, create, default_stack};
 pub(crate) use exit::run_main;
