@@ -3,8 +3,9 @@
 //!
 //! # Signals that are not handled at once
 //!
-//! A thread may be just about to wait when a signal comes, or in the middle of the runtime. So the dispatcher
-//! looks again, at growing intervals, until every thread has handled what it can. It does so as well until a
+//! A thread may be just about to wait when a signal comes, or in the middle of the runtime or of malloc. So the
+//! dispatcher looks again, at growing intervals, until every thread has handled what it can. (They grow slowly: of a
+//! thread that does little but allocate, one look in some ten finds it elsewhere.) It does so as well until a
 //! thread that was cancelled ends: at a call that waits within libc, it can be unwound only while it is there.
 
 use std::sync::atomic::Ordering;
@@ -89,7 +90,7 @@ pub(crate) fn run() -> ! {
         } else if let Some(last) = pause {
             // (Many tickets must neither have it look all the time nor keep it from looking.)
             if !serves || looked.elapsed() >= Duration::from_nanos(last as u64) {
-                pause = some_wait_still().then_some((2 * last).min(LOOK_SELDOM));
+                pause = some_wait_still().then_some((last + last / 8).min(LOOK_SELDOM));
                 looked = Instant::now();
             }
         }
