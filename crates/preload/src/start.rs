@@ -25,6 +25,7 @@ static HOST: Host = Host {
     time_used: thread::time_shown,
     handle_signals: signal::amid_call,
     ends_anywhere: thread::ends_anywhere,
+    has_come: signal::has_come,
     after_call: signal::after_call,
     settle_child: signal::settle_child,
     take_signal: signal::take,

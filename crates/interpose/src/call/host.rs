@@ -70,6 +70,8 @@ pub struct Host {
     /// To be called by a hosted thread amid a call that waits on: handles signals, and cancels the thread if
     /// that may be done anywhere.
     pub handle_signals: unsafe extern "C-unwind" fn(),
+    /// Whether `after_call` has something to do for the caller, at the end of a call that was not interrupted.
+    pub has_come: fn() -> bool,
     /// To be called by a hosted thread at the end of a call: handles signals, and cancels the thread. The
     /// arguments say whether the call was interrupted, and whether the thread can be cancelled at it. Returns
     /// whether it is to be made again.
@@ -192,7 +194,10 @@ pub(crate) fn begin_steady() {}
 pub(crate) fn again(result: &impl Told) -> bool {
     match get() {
         None => false,
-        Some(host) => after(host, result.is_minus_one(), !result.has_brought()),
+        Some(host) if result.is_minus_one() || (host.has_come)() => {
+            after(host, result.is_minus_one(), !result.has_brought())
+        }
+        Some(_) => false,
     }
 }
 
@@ -201,7 +206,10 @@ pub(crate) fn again(result: &impl Told) -> bool {
 pub(crate) fn again_steady(result: &impl Told) -> bool {
     match get() {
         None => false,
-        Some(host) => after(host, result.is_minus_one(), false),
+        Some(host) if result.is_minus_one() || (host.has_come)() => {
+            after(host, result.is_minus_one(), false)
+        }
+        Some(_) => false,
     }
 }
 
@@ -210,8 +218,11 @@ pub(crate) fn again_steady(result: &impl Told) -> bool {
 pub(crate) fn again_quick(result: &impl Told) -> bool {
     match get() {
         None => false,
-        // What the host does may park.
-        Some(host) => fiber::guarded(|| after(host, result.is_minus_one(), false)),
+        Some(host) if result.is_minus_one() || (host.has_come)() => {
+            // What the host does may park.
+            fiber::guarded(|| after(host, result.is_minus_one(), false))
+        }
+        Some(_) => false,
     }
 }
 

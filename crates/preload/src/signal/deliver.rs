@@ -152,6 +152,16 @@ pub(super) unsafe fn call(
     }
 }
 
+/// Whether [`after_call`] has something to do for the calling hosted thread, if its call was not interrupted.
+pub(crate) fn has_come() -> bool {
+    record::current().is_some_and(|(me, record)| {
+        record.pending.set() & !record.mask.load(Ordering::SeqCst) != 0
+            || me.is_cut()
+            || me.is_cancelled()
+            || record.asynchronous.load(Ordering::SeqCst)
+    })
+}
+
 /// Called at the end of each call of a hosted thread: handles signals, and `cancels` the thread. Returns whether
 /// a call that was `interrupted` is to be made again.
 pub(crate) unsafe extern "C-unwind" fn after_call(interrupted: bool, cancels: bool) -> bool {

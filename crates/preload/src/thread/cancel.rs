@@ -30,7 +30,7 @@ pub(crate) fn is_due() -> bool {
 
 /// Whether cancellation of the calling hosted thread is asynchronous.
 pub(crate) fn ends_anywhere() -> bool {
-    record::current().is_some_and(|(_, record)| record.cancellation.lock().asynchronous)
+    record::current().is_some_and(|(_, record)| record.asynchronous.load(Ordering::SeqCst))
 }
 
 /// Whether the calling hosted thread, which a signal has interrupted, is in a call that waits within libc: there
@@ -38,9 +38,9 @@ pub(crate) fn ends_anywhere() -> bool {
 /// the thread does meanwhile, in a handler or at its end, is no such wait.
 pub(crate) fn leave_wait(me: HostedThread, record: &Record) -> bool {
     let Some(word) = word_of(me) else { return false };
-    // (Elsewhere the thread may have the lock. And one that can be cancelled anywhere has set the bit itself.)
-    let waits =
-        word.load(Ordering::SeqCst) & ASYNCHRONOUS != 0 && !record.cancellation.lock().asynchronous;
+    // (A thread that can be cancelled anywhere has set the bit itself.)
+    let waits = word.load(Ordering::SeqCst) & ASYNCHRONOUS != 0
+        && !record.asynchronous.load(Ordering::SeqCst);
     if waits {
         word.fetch_and(!ASYNCHRONOUS, Ordering::SeqCst);
     }
@@ -107,7 +107,7 @@ fn request(thread: HostedThread, record: &Record) {
     // All of it under the lock: see `begin_end`.
     let mut cancellation = record.cancellation.lock();
     cancellation.requested = true;
-    let anywhere = cancellation.asynchronous;
+    let anywhere = record.asynchronous.load(Ordering::SeqCst);
     if cancellation.disabled || cancellation.ends {
         return;
     }
@@ -199,7 +199,9 @@ stand_in! {
         let done = unsafe { next(kind, old) };
         if let (0, Some((_, record))) = (done, record::current()) {
             let asynchronous = kind == PTHREAD_CANCEL_ASYNCHRONOUS;
-            record.cancellation.lock().asynchronous = asynchronous;
+            let cancellation = record.cancellation.lock();
+            record.asynchronous.store(asynchronous, Ordering::SeqCst);
+            drop(cancellation);
             if asynchronous {
                 test();
             }

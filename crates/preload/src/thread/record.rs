@@ -57,6 +57,9 @@ pub(crate) struct Record {
     /// [`DETACHED`], [`ENDED`], [`AWAITED`].
     pub(crate) state: AtomicU32,
     pub(crate) cancellation: Lock<Cancellation>,
+    /// Its cancellation takes effect anywhere, not only at calls that may wait. Changed under the lock of
+    /// `cancellation`.
+    pub(crate) asynchronous: AtomicBool,
     pub(crate) policy: Lock<Policy>,
     /// Its niceness, from -20 to 19. It has no effect.
     pub(crate) niceness: AtomicI8,
@@ -83,8 +86,6 @@ pub(crate) struct Cancellation {
     pub(crate) disabled: bool,
     /// The thread ends, and takes no notice of it any more: cleanup handlers and destructors wait as others.
     pub(crate) ends: bool,
-    /// It takes effect anywhere, not only at calls that may wait.
-    pub(crate) asynchronous: bool,
 }
 
 /// The record of the process's first thread.
@@ -111,8 +112,8 @@ impl Record {
                 requested: false,
                 disabled: false,
                 ends: false,
-                asynchronous: false,
             }),
+            asynchronous: AtomicBool::new(false),
             policy: Lock::new(Policy::USUAL),
             niceness: AtomicI8::new(0),
             mask: AtomicU64::new(mask),

@@ -249,6 +249,12 @@ impl HostedThread {
         Reason::from_code(cut)
     }
 
+    /// Whether [`take_cut`](Self::take_cut) has something to tell. For the calling fiber itself.
+    #[inline]
+    pub fn is_cut(self) -> bool {
+        self.0.cut.load(Ordering::Relaxed) != Reason::NotStarted as u8
+    }
+
     /// The kernel's number of the thread that runs it, or ran it last; 0 if none did.
     pub fn carrier_thread(self) -> i32 {
         let carrier = self.0.carrier.get().cast::<carrier::Carrier>();
