@@ -615,3 +615,8 @@ fn threads_of_ruby() {
 fn signals_and_cancellation_end_odd_waits() {
     compare_c("interrupted.c");
 }
+
+#[test]
+fn signals_and_cancellation_end_waits_for_whole_messages() {
+    compare_c("sockets.c");
+}

@@ -63,6 +63,7 @@ numbers! {
     SENDMSG = SYS_sendmsg;
     SENDTO = SYS_sendto;
     SIGNALFD4 = SYS_signalfd4;
+    SOCKET = SYS_socket;
     SPLICE = SYS_splice;
     TEE = SYS_tee;
     VMSPLICE = SYS_vmsplice;

@@ -82,6 +82,11 @@ impl<'u> Message<'u> {
         self.0.msg_controllen = 0;
     }
 
+    /// Room for control data, of which a call has told how much it has used.
+    pub(crate) fn set_control_room(&mut self, room: usize) {
+        self.0.msg_controllen = room as _;
+    }
+
     /// Lends it to the kernel.
     pub(crate) fn lend(&mut self) -> User<'_, msghdr> {
         User::lend(&mut self.0)

@@ -5,6 +5,7 @@ pub mod connect;
 mod flags;
 pub(crate) mod message;
 pub mod messages;
+mod named;
 mod peek;
 mod plain;
 pub mod receive;

@@ -111,9 +111,12 @@ pub(crate) fn receive_message(
         // Not tried: what a try received would have to be joined with the rest.
         let header = of_message(message)?.0;
         ask_what_is_wrong(fd)?;
-        // Only the kernel knows where control data ends a part, or a mark of urgent data does.
-        if header.msg_controllen > 0 || is_urgent(fd) {
+        // Only the kernel knows where a mark of urgent data ends a part.
+        if is_urgent(fd) {
             return steps.offload(|| plain_message(number, fd, message, flags));
+        }
+        if header.msg_controllen > 0 {
+            return receive_all_with_control(fd, message, flags, steps);
         }
     } else {
         let buffers = if is_worth_a_try(file, fd) {
@@ -161,4 +164,39 @@ pub(crate) fn receive_message(
         }
         Parked::Answered(answer) => answer,
     }
+}
+
+/// `recvmsg` with `MSG_WAITALL` and room for control data.
+#[cold]
+fn receive_all_with_control(
+    fd: c_int,
+    message: User<msghdr>,
+    flags: c_int,
+    steps: &mut MultiStep,
+) -> Answer {
+    let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
+    let deadline = parking::deadline(fd, on.limit);
+    if brings_files_alone(fd) {
+        return receive_all(fd, message, flags, 0, deadline, steps);
+    }
+    // Only the kernel knows where other control data ends a part. So a thread makes the call, but not before there is
+    // something to receive: until then signals and cancellation end the wait.
+    let came = parking::perform_until(&UserOp::poll(fd, resume::NEWS), on, deadline);
+    match came {
+        Parked::Late => Err(libc::EAGAIN),
+        Parked::Answered(Err(errno)) => Err(errno),
+        Parked::Answered(Ok(_)) if !steps.go_on() => Err(libc::EBADF),
+        Parked::Answered(Ok(_)) | Parked::Unsupported => {
+            steps.offload(|| plain_message(Number::RECVMSG, fd, message, flags))
+        }
+    }
+}
+
+/// Whether the control data of the stream `fd` is files and nothing else: those end a part, which the data itself shows.
+/// (A part also ends where another process has sent what comes next, if the socket tells of that.)
+fn brings_files_alone(fd: c_int) -> bool {
+    const SO_PASSPIDFD: c_int = 76;
+    let tells = |what| option(fd, what).is_ok_and(|told| told != 0);
+    resume::takes_error(fd)
+        && ![libc::SO_PASSCRED, libc::SO_PASSSEC, SO_PASSPIDFD].into_iter().any(tells)
 }

@@ -28,7 +28,7 @@ use crate::wait::user_op::UserOp;
 /// Asks whether the next byte is behind a mark of urgent data.
 const SIOCATMARK: usize = 0x8905;
 /// The events that a receiving call goes on or ends at. (Errors and hang-ups are always reported.)
-const NEWS: i16 = libc::POLLIN | libc::POLLPRI | libc::POLLRDHUP;
+pub(crate) const NEWS: i16 = libc::POLLIN | libc::POLLPRI | libc::POLLRDHUP;
 
 /// Sends more of a stream's bytes after a part, when there is room. It tries first: the part may have ended
 /// at a pointer that leads nowhere, and then the call must not wait.

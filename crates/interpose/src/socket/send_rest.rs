@@ -10,6 +10,7 @@ use crate::descriptor;
 use crate::descriptor::option::option;
 use crate::descriptor::{Limit, blocking};
 use crate::socket::message::Message;
+use crate::socket::named;
 use crate::socket::plain::plain_message;
 use crate::socket::resume;
 use crate::wait::multi_step::MultiStep;
@@ -83,18 +84,15 @@ pub(crate) fn transmit_rest(
 /// message, and report that (Linux 6.18).
 fn transmit_whole(fd: c_int, mut message: Message, flags: c_int, steps: &mut MultiStep) -> Answer {
     let number = Number::SENDMSG;
-    // Unconnected sockets always poll writable, whatever room their receiver has.
-    let elsewhere =
-        !message.header().msg_name.is_null() && option(fd, libc::SO_DOMAIN) == Ok(libc::AF_UNIX);
     let on = On { fd, reason: Reason::Write, limit: Some(Limit::Send) };
     let deadline = parking::deadline(fd, on.limit);
+    // Unconnected sockets always poll writable, whatever room their receiver has.
+    if !message.header().msg_name.is_null() && option(fd, libc::SO_DOMAIN) == Ok(libc::AF_UNIX) {
+        return named::transmit(message, flags, on, deadline);
+    }
     let message = message.lend();
     loop {
-        let room = match elsewhere {
-            true => Parked::Unsupported,
-            false => parking::perform_until(&UserOp::poll(fd, libc::POLLOUT), on, deadline),
-        };
-        match room {
+        match parking::perform_until(&UserOp::poll(fd, libc::POLLOUT), on, deadline) {
             Parked::Late => return Err(libc::EAGAIN),
             Parked::Unsupported => {
                 return steps.offload(|| plain_message(number, fd, message, flags));

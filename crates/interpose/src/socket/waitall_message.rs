@@ -37,11 +37,14 @@ pub(crate) fn receive_all(
     buffers.look()?;
     let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
     let takes_error = resume::takes_error(fd);
-    // It also ends if files came along for which there is no room. (On other sockets the flag is about other
-    // control data.)
-    let lost_files = |part: &msghdr| takes_error && part.msg_flags & libc::MSG_CTRUNC != 0;
+    let room = header.msg_controllen as usize;
+    // It also ends if files came along, or were to for which there is no room. (On other sockets it is other control
+    // data, and the flag is about that.)
+    let had_files = |part: &msghdr| {
+        takes_error && (part.msg_controllen > 0 || part.msg_flags & libc::MSG_CTRUNC != 0)
+    };
     if got > 0 {
-        let is_over = got >= buffers.left() || lost_files(&header);
+        let is_over = got >= buffers.left() || had_files(&header);
         if is_over || !steps.go_on() {
             return Ok(got);
         }
@@ -77,12 +80,13 @@ pub(crate) fn receive_all(
             Ok(more)
                 if more != 0
                     && more < buffers.left()
-                    && !lost_files(part.header())
+                    && !had_files(part.header())
                     && steps.go_on() =>
             {
                 got += more;
                 // SAFETY: `buffers` stays as it is until this is done again, after the next part.
                 unsafe { go_on(&mut part, &mut buffers, more) };
+                part.set_control_room(room);
             }
             answer => return or_so_far(got, answer),
         }
