@@ -620,3 +620,8 @@ fn signals_and_cancellation_end_odd_waits() {
 fn signals_and_cancellation_end_waits_for_whole_messages() {
     compare_c("sockets.c");
 }
+
+#[test]
+fn processes_in_the_background_of_a_terminal_are_stopped() {
+    compare_c("terminals.c");
+}

@@ -60,6 +60,12 @@ pub(crate) fn uninterrupted<R>(call: impl FnOnce() -> R) -> R {
     call()
 }
 
+/// Makes a system call with these signals blocked as well.
+pub(crate) fn blocking<R>(set: u64, call: impl FnOnce() -> R) -> R {
+    let _before = Before::change(libc::SIG_BLOCK, set);
+    call()
+}
+
 /// The thread's mask, to be put back.
 struct Before(Option<u64>);
 

@@ -10,6 +10,7 @@ use crate::call::user::User;
 use crate::descriptor;
 use crate::descriptor::Trait;
 use crate::file::lock;
+use crate::io::terminal;
 
 interpose! { steady anywhere
     /// `setsockopt(2)`. A time limit it sets holds for fibers that wait on the socket.
@@ -72,7 +73,12 @@ interpose! { anywhere
 interpose! { steady anywhere
     /// `ioctl(2)`: minds changes of a file's mode.
     safe fn ioctl(fd: c_int, request: c_ulong, argument: User) -> c_int, number SYS_ioctl {
-        let result = original(fd, request, argument);
+        /// The first byte of the numbers of requests to terminals.
+        const TERMINAL: c_ulong = 0x54;
+        let result = match request >> 8 == TERMINAL {
+            true => terminal::as_masked(|| original(fd, request, argument)),
+            false => original(fd, request, argument),
+        };
         if request as c_int == libc::FIONBIO as c_int {
             descriptor::changed(fd, Trait::Mode);
         }

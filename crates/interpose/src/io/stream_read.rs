@@ -78,6 +78,7 @@ pub(crate) fn get(call: &Call, file: Option<&'static File>) -> Answer {
     }
     let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
     if file.is_none_or(|file| file.kind(fd) == Kind::Device) {
+        terminal::stop_in_background(fd)?;
         match terminal::wait(fd, on) {
             terminal::Waited::AsEver => {}
             terminal::Waited::GivenUp => return Ok(got),

@@ -9,13 +9,24 @@
 //! A terminal's settings can limit how long a read waits for the first byte: to `VTIME` tenths of a second if
 //! `VMIN` is 0, outside of canonical mode. When the time is up the terminal is not readable, so a reactor
 //! would wait on.
+//!
+//! # The background
+//!
+//! The kernel stops a process in the background that reads from its terminal, or changes its settings, by a signal;
+//! where the thread blocks that, it refuses the read and allows the change. It asks the mask of its own thread, which
+//! is not the fiber's. And a read has to ask before it waits, as the kernel does: nothing wakes it in the background.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 
 use carefree_ground::kernel;
 
-use crate::call::uninterrupted::offload;
+use carefree_runtime::wait::without_parking;
+
+use crate::call::host;
+use crate::call::sys::{self, Number};
+use crate::call::uninterrupted::{self, offload};
+use crate::call::user::User;
 use crate::time::duration;
 use crate::wait::parking::{self, On, Parked};
 use crate::wait::user_op::UserOp;
@@ -44,6 +55,64 @@ pub(crate) fn wait(fd: c_int, on: On) -> Waited {
         Parked::Answered(Ok(_)) | Parked::Unsupported => Waited::Over,
         Parked::Answered(Err(errno)) => Waited::Failed(errno),
     }
+}
+
+/// What stops a process in the background that reads from its terminal.
+const READS: u64 = 1 << (libc::SIGTTIN - 1);
+/// What stops one that changes it.
+const CHANGES: u64 = 1 << (libc::SIGTTOU - 1);
+
+/// Makes a call that may use a terminal, with the calling hosted thread's mask.
+pub(crate) fn as_masked<R>(call: impl FnOnce() -> R) -> R {
+    let host = host::get().filter(|_| host::is_hosted());
+    match host.map_or(0, |host| (host.mask)() & (READS | CHANGES)) {
+        0 => call(),
+        blocked => without_parking(|| uninterrupted::blocking(blocked, call)),
+    }
+}
+
+/// A hosted thread is to read from `fd`: where that is its process's terminal, and the process in the background, it is
+/// stopped until that has changed.
+///
+/// # Errors
+/// `EIO` where it is not to be stopped.
+#[cold]
+pub(crate) fn stop_in_background(fd: c_int) -> Result<(), c_int> {
+    let Some(host) = host::get().filter(|_| host::is_hosted()) else { return Ok(()) };
+    if !is_in_background(fd) {
+        return Ok(());
+    }
+    if (host.mask)() & READS != 0 {
+        return Err(libc::EIO);
+    }
+    // SAFETY: zeros are an action, which the call overwrites.
+    let handler = unsafe {
+        let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+        libc::sigaction(libc::SIGTTIN, std::ptr::null(), action.as_mut_ptr());
+        action.assume_init().sa_sigaction
+    };
+    // (A handler would be called again and again, and may be meant for another thread.)
+    if !matches!(handler, libc::SIG_DFL | libc::SIG_IGN) {
+        return Ok(());
+    }
+    // The kernel asks before it finds that there is nothing to read into.
+    let nothing = || sys::call(Number::READ, [fd.into(), User::<u8>::NULL.into(), 0usize.into()]);
+    match offload(nothing) {
+        Err(libc::EIO) => Err(libc::EIO),
+        _ => Ok(()),
+    }
+}
+
+/// Whether `fd` is the process's terminal, and another group of processes in its foreground.
+fn is_in_background(fd: c_int) -> bool {
+    let group = sys::ioctl_number(fd, libc::TIOCGPGRP as usize);
+    // (Of the master of a pseudoterminal, which has a number, the other end's is told.)
+    let is_other = |group: &c_int| {
+        // SAFETY: takes a number.
+        let own = unsafe { kernel::call(libc::SYS_getpgid, [0; 6]) };
+        *group > 0 && own != Ok(*group as usize)
+    };
+    group.ok().filter(is_other).is_some() && sys::ioctl_number(fd, libc::TIOCGPTN as usize).is_err()
 }
 
 /// Whether `fd` is a terminal.

@@ -35,6 +35,7 @@ pub(crate) mod queue;
 mod raised;
 mod sent;
 mod set;
+mod terminal;
 mod timer;
 mod wait;
 
