@@ -62,6 +62,9 @@ pub(crate) fn run() -> ! {
     let mut looked = Instant::now();
     let mut settling: Option<Settling> = None;
     loop {
+        while let Some(info) = post::take_handed() {
+            post::pass(|| pass_on(&info));
+        }
         let taken = !(post::excluded() | FAULTS | UNBLOCKABLE);
         let found = match &settling {
             Some(settling) => take_pending(taken & settling.of, Some(0)),
@@ -151,7 +154,7 @@ fn pass_on(info: &siginfo_t) {
     } else if deliver::deliver_to_any(*info) {
         return;
     }
-    if bit(signal) & RAISED != 0 {
+    if bit(signal) & (RAISED | FAULTS) != 0 {
         // The kernel would hand it to a carrier.
         if let Some(main) = hosted::main_thread() {
             record::of(main).pending.push(*info, true);

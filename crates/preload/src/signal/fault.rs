@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use libc::{sighandler_t, siginfo_t, ucontext_t};
 
 use crate::signal::set::{FAULTS, RAISED, bit, change_kernels};
-use crate::signal::{alternate, beside, crash, deliver};
+use crate::signal::{alternate, beside, crash, deliver, post, raised};
 use crate::thread::is_go;
 use crate::thread::record::{self, Record};
 
@@ -167,9 +167,21 @@ unsafe extern "C-unwind" fn on_fault(signal: c_int, info: *mut siginfo_t, contex
                 }
                 call(record, &action, info, context, false);
             }
+            // Sent to the process: for a thread that does not block it.
+            _ if (*info).si_code <= 0 && is_for_dispatcher(context) => post::hand_over(&*info),
             _ => plainly(&action, signal, info, context),
         }
     }
+}
+
+/// Whether the dispatcher is to have a signal that was sent, and has interrupted what the kernel has saved there.
+///
+/// # Safety
+/// What the kernel has passed.
+unsafe fn is_for_dispatcher(context: *const ucontext_t) -> bool {
+    // SAFETY: as this function demands; the kernel uses 8 bytes of a set.
+    let mask = unsafe { (&raw const (*context).uc_sigmask).cast::<u64>().read() };
+    !beside::is_one() && post::is_open() && raised::is_masked_as_ours(mask)
 }
 
 /// Calls the program's handler as the kernel would have.

@@ -9,7 +9,9 @@
 //! signal first and looks at the masks once more then, the thread changes its mask first and looks at the
 //! excluded ones then; so one of them sees the other.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use carefree_ground::{kernel, nap};
@@ -55,10 +57,62 @@ pub(super) fn is_open() -> bool {
     DISPATCHER.load(Ordering::SeqCst) != 0
 }
 
-/// Has the dispatcher take a signal of the process's that has come to another thread.
-pub(super) fn hand_over(signal: i32) {
-    let info = sent::told(signal, libc::SI_QUEUE, 0);
-    give_to_thread(DISPATCHER.load(Ordering::SeqCst), &info);
+/// A signal of the process's that has come to another thread than the dispatcher. As for the kernel, one of each is
+/// pending at most; so there is no lock, which a handler must not take.
+struct Handed {
+    state: AtomicU32,
+    info: UnsafeCell<MaybeUninit<siginfo_t>>,
+}
+
+impl Handed {
+    const NONE: u32 = 0;
+    const CHANGES: u32 = 1;
+    const THERE: u32 = 2;
+
+    const fn new() -> Handed {
+        let info = UnsafeCell::new(MaybeUninit::zeroed());
+        Handed { state: AtomicU32::new(Handed::NONE), info }
+    }
+
+    /// Accesses what is told in one state, which has the next one then; `None` in another state.
+    fn access<R>(&self, from: u32, to: u32, f: impl FnOnce(*mut siginfo_t) -> R) -> Option<R> {
+        let order = (Ordering::Acquire, Ordering::Relaxed);
+        self.state.compare_exchange(from, Handed::CHANGES, order.0, order.1).ok()?;
+        let result = f(self.info.get().cast());
+        self.state.store(to, Ordering::Release);
+        Some(result)
+    }
+}
+
+// SAFETY: what is told is accessed by the thread that has the state `CHANGES`.
+unsafe impl Sync for Handed {}
+
+/// Standard signals, by their numbers.
+static HANDED: [Handed; 32] = [const { Handed::new() }; 32];
+/// Those that were handed over and not taken yet.
+static HANDED_OVER: AtomicU32 = AtomicU32::new(0);
+
+/// Has the dispatcher take a signal of the process's that has come to another thread. In a handler of signals.
+pub(super) fn hand_over(info: &siginfo_t) {
+    let signal = info.si_signo;
+    let Some(handed) = HANDED.get(signal as usize) else { return };
+    // SAFETY: this thread accesses it.
+    let put = handed.access(Handed::NONE, Handed::THERE, |told| unsafe { told.write(*info) });
+    if put.is_some() {
+        HANDED_OVER.fetch_or(1 << signal, Ordering::SeqCst);
+        poke_it();
+    }
+}
+
+/// Takes a signal that was handed over.
+pub(super) fn take_handed() -> Option<siginfo_t> {
+    let signal = match HANDED_OVER.load(Ordering::SeqCst) {
+        0 => return None,
+        some => some.trailing_zeros(),
+    };
+    HANDED_OVER.fetch_and(!(1 << signal), Ordering::SeqCst);
+    // SAFETY: this thread accesses what was written.
+    HANDED[signal as usize].access(Handed::THERE, Handed::NONE, |told| unsafe { told.read() })
 }
 
 /// The kernel's number of the dispatcher. It is there soon after the first thread has become a fiber.
@@ -79,6 +133,8 @@ pub(super) fn renew() {
     EXCLUDED.store(0, Ordering::Relaxed);
     CAME.store(false, Ordering::Relaxed);
     PASSES.store(false, Ordering::Relaxed);
+    HANDED_OVER.store(0, Ordering::Relaxed);
+    HANDED.iter().for_each(|handed| handed.state.store(Handed::NONE, Ordering::Relaxed));
 }
 
 /// Has the dispatcher pass on a signal that it has taken.

@@ -41,7 +41,7 @@ fn result(context: &ucontext_t) -> i64 {
 }
 
 /// Whether a thread that blocks this is one of ours. (Those of the program's that stay threads block what they like.)
-fn is_masked_as_ours(mask: u64) -> bool {
+pub(super) fn is_masked_as_ours(mask: u64) -> bool {
     mask | OPEN | UNBLOCKABLE == !0
 }
 
@@ -70,7 +70,8 @@ unsafe extern "C-unwind" fn on_raised(signal: c_int, info: *mut siginfo_t, conte
             record.pending.raise(signal);
             post::look_again();
         }
-        _ => post::hand_over(signal),
+        // SAFETY: what the kernel has passed.
+        _ => post::hand_over(unsafe { &*info }),
     }
 }
 

@@ -190,6 +190,50 @@ static int in_child(void *(*function)(void *)) {
     return status & 0x7f;
 }
 
+// Another process sends a fault to this one: a thread that does not block it handles it, and may wait in the handler.
+static pthread_t open_to_it;
+static volatile sig_atomic_t sent;
+
+static void is_sent(int signal, siginfo_t *info, void *context) {
+    check(pthread_equal(pthread_self(), open_to_it) && info->si_code == SI_USER && info->si_pid != getpid());
+    check(blocks(signal) && is_on_alternate());
+    usleep(1000);
+    sent++;
+    (void)context;
+}
+
+static void *is_open_to_it(void *unused) {
+    sigset_t fault;
+    sigemptyset(&fault);
+    sigaddset(&fault, SIGSEGV);
+    sigaddset(&fault, SIGTRAP);
+    open_to_it = pthread_self();
+    set_alternate(0);
+    assert(!pthread_sigmask(SIG_UNBLOCK, &fault, NULL));
+    for (int i = 0; i < 10; i++) {
+        pid_t child = fork();
+        if (!child) _exit(kill(getppid(), i % 2 ? SIGSEGV : SIGTRAP) != 0);
+        for (int look = 0; look < 5000 && sent <= i; look++) usleep(1000);
+        assert(waitpid(child, NULL, 0) == child);
+        check(sent == i + 1);
+    }
+    return unused;
+}
+
+static void faults_of_others(void) {
+    sigset_t fault, before;
+    sigemptyset(&fault);
+    sigaddset(&fault, SIGSEGV);
+    sigaddset(&fault, SIGTRAP);
+    assert(!pthread_sigmask(SIG_BLOCK, &fault, &before));
+    set(SIGSEGV, is_sent, SA_ONSTACK);
+    set(SIGTRAP, is_sent, SA_ONSTACK);
+    run(is_open_to_it, NULL);
+    assert(!pthread_sigmask(SIG_SETMASK, &before, NULL));
+    signal(SIGTRAP, SIG_DFL);
+    printf("sent by another process: %d wrong\n", wrong);
+}
+
 int main(void) {
     pthread_t threads[THREADS];
     pages = mmap(NULL, THREADS * PAGES * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -216,6 +260,7 @@ int main(void) {
     set(SIGSEGV, changes, SA_ONSTACK);
     for (int i = 0; i < 4; i++) run(is_changed, NULL);
     printf("changed: %d wrong\n", wrong);
+    faults_of_others();
     set(SIGSEGV, faults_again, SA_ONSTACK);
     printf("a fault in its handler: %d\n", in_child(dies));
     set(SIGSEGV, faults_again, 0);
