@@ -16,7 +16,7 @@ use carefree_runtime::{Reason, lot};
 use crate::call::user::User;
 use crate::locks::kinds::kinds;
 use crate::locks::object::{Unseen, Wait, is_waited_after_release};
-use crate::time::deadline::{Clock, absolute_of};
+use crate::time::deadline::{Clock, absolute_of, check_of};
 
 type Lock = libc::pthread_rwlock_t;
 type Time<'u> = User<'u, libc::timespec>;
@@ -56,7 +56,7 @@ interpose! { lean
     safe fn pthread_rwlock_timedrdlock(lock: User<Lock>, time: Time) -> c_int,
         linked "___pthread_rwlock_timedrdlock"
     {
-        take(lock, READER, || absolute_of(time, Clock::Realtime))
+        take_until(lock, READER, time, Ok(Clock::Realtime))
     }
 }
 
@@ -65,7 +65,7 @@ interpose! { lean
     safe fn pthread_rwlock_clockrdlock(lock: User<Lock>, clock: libc::clockid_t, time: Time) -> c_int,
         linked "___pthread_rwlock_clockrdlock"
     {
-        take(lock, READER, || absolute_of(time, Clock::from_id(clock)?))
+        take_until(lock, READER, time, Clock::from_id(clock))
     }
 }
 
@@ -76,7 +76,7 @@ interpose! { lean anywhere
     {
         {
             if crate::call::fiber::on_fiber() {
-                return take(lock, WRITER, || absolute_of(time, Clock::Realtime));
+                return take_until(lock, WRITER, time, Ok(Clock::Realtime));
             }
             wake_if_given_up(lock, original(lock, time))
         }
@@ -90,7 +90,7 @@ interpose! { lean anywhere
     {
         {
             if crate::call::fiber::on_fiber() {
-                return take(lock, WRITER, || absolute_of(time, Clock::from_id(clock)?));
+                return take_until(lock, WRITER, time, Clock::from_id(clock));
             }
             wake_if_given_up(lock, original(lock, clock, time))
         }
@@ -212,6 +212,15 @@ fn attempt(lock: User<Lock>, tag: u32) -> c_int {
         READER => pthread_rwlock_tryrdlock::original(lock),
         // SAFETY: a lock that the program has given and libc has set up.
         _ => unsafe { pthread_rwlock_trywrlock(lock.pointer()) },
+    }
+}
+
+/// [`take`] until a time, which is looked at first, as libc does.
+fn take_until(lock: User<Lock>, tag: u32, time: Time, clock: Result<Clock, c_int>) -> c_int {
+    let checked = clock.and_then(|clock| check_of(time).map(|()| clock));
+    match checked {
+        Ok(clock) => take(lock, tag, || absolute_of(time, clock)),
+        Err(errno) => errno,
     }
 }
 

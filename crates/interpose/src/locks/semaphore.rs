@@ -13,7 +13,7 @@ use crate::call::host;
 use crate::call::user::User;
 use crate::locks::kinds::kinds;
 use crate::locks::object::{Broken, Unseen, Wait, wake_one};
-use crate::time::deadline::{Clock, absolute_of};
+use crate::time::deadline::{Clock, absolute_of, check_of};
 
 type Semaphore = libc::sem_t;
 
@@ -29,7 +29,7 @@ interpose! { lean
     safe fn sem_timedwait(semaphore: User<Semaphore>, time: User<libc::timespec>) -> c_int,
         linked "___sem_timedwait"
     {
-        take(semaphore, || absolute_of(time, Clock::Realtime))
+        take_until(semaphore, time, Ok(Clock::Realtime))
     }
 }
 
@@ -40,7 +40,7 @@ interpose! { lean
         clock: libc::clockid_t,
         time: User<libc::timespec>,
     ) -> c_int, linked "___sem_clockwait" {
-        take(semaphore, || absolute_of(time, Clock::from_id(clock)?))
+        take_until(semaphore, time, Clock::from_id(clock))
     }
 }
 
@@ -50,6 +50,22 @@ interpose! { lean anywhere
         let result = original(semaphore);
         wake_one(semaphore.address());
         result
+    }
+}
+
+fn take_until(
+    semaphore: User<Semaphore>,
+    time: User<libc::timespec>,
+    clock: Result<Clock, c_int>,
+) -> c_int {
+    // As libc: also where it need not wait.
+    let checked = clock.and_then(|clock| check_of(time).map(|()| clock));
+    match checked {
+        Ok(clock) => take(semaphore, || absolute_of(time, clock)),
+        Err(errno) => {
+            set_errno(errno);
+            -1
+        }
     }
 }
 

@@ -51,6 +51,16 @@ pub(crate) fn absolute_of(time: User<libc::timespec>, clock: Clock) -> Result<u6
     absolute(&unsafe { time.read_seen() }, clock)
 }
 
+/// Whether the caller of a lock's function has given a time, for functions that ask that first, also where they need not
+/// wait.
+///
+/// # Errors
+/// `EINVAL` if not.
+pub(crate) fn check_of(time: User<libc::timespec>) -> Result<(), c_int> {
+    // SAFETY: libc's function would read it unasked.
+    nanoseconds(&unsafe { time.read_seen() }).map(drop)
+}
+
 /// The moment at which `clock` shows `time`. A negative time is in the past, as for libc's locks.
 ///
 /// # Errors

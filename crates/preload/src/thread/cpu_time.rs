@@ -103,6 +103,9 @@ stand_in! {
         // SAFETY: the caller's arguments.
         unsafe {
             let Some((thread, _)) = record::find(thread) else { return next(thread, clock) };
+            if thread.has_ended() {
+                return libc::ESRCH;
+            }
             // A program that asks for a thread's clock will ask it for the time.
             hosted::measure_time();
             clock.write(clock_of(thread));

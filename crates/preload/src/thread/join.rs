@@ -24,16 +24,20 @@ pub(crate) unsafe fn join(
         // SAFETY: as this function demands.
         return unsafe { hosted::is_gone(thread as usize) }.then_some(libc::ESRCH);
     };
+    let asked = (!thread.has_ended()).then(&mut *deadline);
+    // (Whatever else is wrong: so libc has it.)
+    if asked == Some(Ok(0)) {
+        return Some(libc::EBUSY);
+    }
     if thread.is_me() {
         return Some(libc::EDEADLK);
     }
     if record.state.fetch_or(AWAITED, Ordering::AcqRel) & (DETACHED | AWAITED) != 0 {
         return Some(libc::EINVAL);
     }
-    if !thread.has_ended() {
-        let ended = deadline().and_then(|deadline| match deadline {
-            0 => Err(libc::EBUSY),
-            deadline => loop {
+    if let Some(deadline) = asked {
+        let ended = deadline.and_then(|deadline| {
+            loop {
                 match thread.wait(deadline) {
                     Outcome::TimedOut => break Err(libc::ETIMEDOUT),
                     Outcome::Cancelled => {
@@ -45,7 +49,7 @@ pub(crate) unsafe fn join(
                     }
                     _ => break Ok(()),
                 }
-            },
+            }
         });
         if let Err(errno) = ended {
             record.state.fetch_and(!AWAITED, Ordering::AcqRel);

@@ -22,6 +22,9 @@ pub(crate) unsafe fn set_name(thread: pthread_t, name: *const c_char) -> Option<
     if bytes.len() >= kept.len() {
         return Some(libc::ERANGE);
     }
+    if thread.has_ended() {
+        return Some(libc::ENOENT);
+    }
     kept[..bytes.len()].copy_from_slice(bytes);
     thread.set_name(kept);
     if thread.is_main() {
@@ -42,10 +45,13 @@ pub(crate) unsafe fn get_name(
 ) -> Option<c_int> {
     // SAFETY: as this function demands.
     let (thread, _) = unsafe { record::find(thread) }?;
-    let name = of(thread);
-    if length < name.len() {
+    if length < KernelName::default().len() {
         return Some(libc::ERANGE);
     }
+    if thread.has_ended() {
+        return Some(libc::ENOENT);
+    }
+    let name = of(thread);
     // SAFETY: as this function demands, and there is room.
     unsafe { place.cast::<KernelName>().write(name) };
     Some(0)

@@ -129,9 +129,12 @@ stand_in! {
     ) -> c_int {
         // SAFETY: the caller's arguments.
         unsafe {
-            let Some((_, record)) = record::find(thread) else {
+            let Some((thread, record)) = record::find(thread) else {
                 return next(thread, policy, parameters);
             };
+            if thread.has_ended() {
+                return libc::ESRCH;
+            }
             let now = *record.policy.lock();
             policy.write(now.number);
             (*parameters).sched_priority = now.priority;
@@ -149,6 +152,7 @@ stand_in! {
         unsafe {
             match record::find(thread) {
                 None => next(thread, policy, parameters),
+                Some((thread, _)) if thread.has_ended() => libc::ESRCH,
                 Some((_, record)) => {
                     let priority = (*parameters).sched_priority;
                     set(record, Policy { number: policy, priority })
@@ -163,6 +167,7 @@ stand_in! {
         unsafe {
             match record::find(thread) {
                 None => next(thread, priority),
+                Some((thread, _)) if thread.has_ended() => libc::ESRCH,
                 Some((_, record)) => {
                     let number = record.policy.lock().number;
                     set(record, Policy { number, priority })

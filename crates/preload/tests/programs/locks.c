@@ -5,7 +5,9 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { THREADS = 50, TURNS = 200 };
 
@@ -47,6 +49,47 @@ static void *work(void *argument) {
     return NULL;
 }
 
+// Which functions look at the time, or at the clock, though they need not wait.
+static void *looks_at_times(void *argument) {
+    struct timespec wrong = {1, -1}, past = {1, 0};
+    printf("rwlock: %d %d", pthread_rwlock_timedrdlock(&both, &wrong), pthread_rwlock_timedwrlock(&both, &wrong));
+    printf(" %d", pthread_rwlock_clockrdlock(&both, CLOCK_BOOTTIME, &past));
+    printf(" %d\n", pthread_rwlock_clockwrlock(&both, CLOCK_BOOTTIME, &past));
+    printf("past: %d", pthread_rwlock_timedrdlock(&both, &past));
+    printf(" %d\n", pthread_rwlock_timedwrlock(&both, &past));
+    pthread_rwlock_unlock(&both);
+    printf("mutex: %d", pthread_mutex_timedlock(&mutex, &wrong));
+    printf(" %d\n", pthread_mutex_unlock(&mutex));
+    sem_post(&semaphore);
+    printf("semaphore: %d", sem_timedwait(&semaphore, &wrong));
+    printf(" %d", sem_clockwait(&semaphore, CLOCK_MONOTONIC, &wrong));
+    printf(" %d\n", sem_timedwait(&semaphore, &past));
+    printf("itself: %s\n", strerror(pthread_tryjoin_np(pthread_self(), NULL)));
+    return argument;
+}
+
+static void *ends(void *argument) { return argument; }
+
+// What is told of a thread that has ended, and that was not joined yet.
+static void look_at_ended_thread(void) {
+    pthread_t thread;
+    clockid_t clock;
+    int policy;
+    struct sched_param parameters = {0};
+    char name[16];
+    assert(!pthread_create(&thread, NULL, ends, NULL));
+    usleep(50000);
+    printf("name: %s", strerror(pthread_getname_np(thread, name, sizeof name)));
+    printf(", %s\n", strerror(pthread_setname_np(thread, "name")));
+    printf("too long: %s", strerror(pthread_getname_np(thread, name, 15)));
+    printf(", %s\n", strerror(pthread_setname_np(thread, "0123456789012345")));
+    printf("clock: %s\n", strerror(pthread_getcpuclockid(thread, &clock)));
+    printf("policy: %s", strerror(pthread_getschedparam(thread, &policy, &parameters)));
+    printf(", %s", strerror(pthread_setschedparam(thread, SCHED_OTHER, &parameters)));
+    printf(", %s\n", strerror(pthread_setschedprio(thread, 0)));
+    assert(!pthread_join(thread, NULL));
+}
+
 int main(void) {
     pthread_t threads[THREADS];
     pthread_barrier_init(&barrier, NULL, THREADS);
@@ -66,5 +109,8 @@ int main(void) {
     for (int i = 0; i < 3; i++) sem_wait(&semaphore);
     assert(sem_timedwait(&semaphore, &soon) == -1 && errno == ETIMEDOUT);
     puts("timed out");
+    assert(!pthread_create(&threads[0], NULL, looks_at_times, NULL));
+    assert(!pthread_join(threads[0], NULL));
+    look_at_ended_thread();
     return 0;
 }
