@@ -6,6 +6,7 @@ pub(crate) mod original;
 #[macro_use]
 mod fallback;
 
+pub(crate) mod amid_signals;
 pub(crate) mod answer;
 pub(crate) mod buffers;
 pub(crate) mod fiber;

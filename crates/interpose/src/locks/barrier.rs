@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use carefree_ground::kernel;
 use carefree_runtime::wait::{Until, park};
-use carefree_runtime::{Outcome, Reason, lot, offload};
+use carefree_runtime::{Outcome, Reason, lot};
 
+use crate::call::amid_signals;
 use crate::call::fiber;
 use crate::call::host;
 use crate::call::user::User;
@@ -89,7 +90,12 @@ interpose! { lean anywhere
             return wait(barrier);
         }
         // One of libc's, at which any thread may wait.
-        fiber::guarded(|| offload(|| original(barrier)))
+        let barrier = barrier.address();
+        let wait = move || {
+            // SAFETY: the program has set it up, and keeps it until all have left that have arrived.
+            original(unsafe { User::new(std::ptr::with_exposed_provenance(barrier)) })
+        };
+        fiber::guarded(|| amid_signals::offload(wait))
     }
 }
 

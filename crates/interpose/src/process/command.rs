@@ -9,6 +9,7 @@ use carefree_runtime::hosted::{self, HostedThread};
 use carefree_runtime::offload;
 use libc::pid_t;
 
+use crate::call::amid_signals;
 use crate::call::answer::set_errno;
 use crate::call::fiber;
 use crate::call::host::{self, Host};
@@ -160,12 +161,19 @@ fn await_end(child: pid_t) -> c_int {
 
 interpose! { anywhere
     /// `pclose(3)`: fibers that wait on the stream's file end their calls with `EBADF` first. On a fiber, a
-    /// thread that may block makes the call.
+    /// thread that may block makes the call; signals are handled meanwhile.
     safe fn pclose(stream: User<c_void>) -> c_int, linked "__new_pclose" {
         descriptor::prepare_to_close(number_of(stream.cast()));
         if !fiber::on_fiber() {
             return original(stream);
         }
-        offload(|| original(stream))
+        let stream = stream.address();
+        let status = amid_signals::offload(move || {
+            // SAFETY: the program has given the stream away to be closed: nothing uses it until this call has ended,
+            // nor if a handler leaves the call before.
+            original(unsafe { User::new(std::ptr::with_exposed_provenance::<c_void>(stream)) })
+        });
+        host::settle_child();
+        status
     }
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/msg.h>
 #include <sys/sem.h>
 #include <sys/syscall.h>
@@ -228,6 +229,59 @@ static void waits_by_number(void) {
     printf("begun again: %s\n", end_of(thread));
 }
 
+// Handlers are called amid calls that no signal ends: of a command that is waited for until it may end, and at a barrier
+// of two processes.
+static int may_end[2];
+static pthread_barrier_t *barrier;
+
+static void *closes(void *argument) {
+    char command[64];
+    snprintf(command, sizeof command, "read line <&%d; exit 3", may_end[0]);
+    FILE *stream = popen(command, "r");
+    assert(stream);
+    printf("pclose: %x\n", pclose(stream));
+    return argument;
+}
+
+static void *arrives(void *argument) {
+    int end = pthread_barrier_wait(barrier);
+    printf("barrier: %s\n", end == PTHREAD_BARRIER_SERIAL_THREAD || !end ? "done" : strerror(end));
+    return argument;
+}
+
+static void wait_until_handled(pthread_t thread) {
+    assert(!pthread_kill(thread, SIGUSR1));
+    for (int look = 0; look < 3000 && !handled; look++) usleep(1000);
+    printf("amid it: %d\n", handled);
+    fflush(stdout);
+}
+
+static void amid_calls_of_libc(void) {
+    pthread_t thread;
+    handle_with(0);
+    assert(!pipe(may_end));
+    thread = start(closes, NULL);
+    wait_until_handled(thread);
+    assert(write(may_end[1], "\n", 1) == 1);
+    printf("%s\n", end_of(thread));
+    pthread_barrierattr_t attributes;
+    barrier = mmap(NULL, sizeof *barrier, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert(barrier != MAP_FAILED);
+    assert(!pthread_barrierattr_init(&attributes));
+    assert(!pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED));
+    assert(!pthread_barrier_init(barrier, &attributes, 2));
+    handle_with(0);
+    thread = start(arrives, NULL);
+    wait_until_handled(thread);
+    pid_t child = fork();
+    if (!child) {
+        pthread_barrier_wait(barrier);
+        _exit(0);
+    }
+    printf("%s\n", end_of(thread));
+    assert(waitpid(child, NULL, 0) == child);
+}
+
 int main(void) {
     close(mkstemp(path));
     the_second_in_line();
@@ -235,6 +289,7 @@ int main(void) {
     amid_pthread_once();
     removed_meanwhile();
     waits_by_number();
+    amid_calls_of_libc();
     unlink(path);
     return 0;
 }
