@@ -23,6 +23,14 @@ static void *tries(void *unused) {
     if (child == 0) _exit(unshare(CLONE_FS) == 0 && !setuid(own) ? 7 : 1);
     int status;
     assert(waitpid(child, &status, 0) == child && WEXITSTATUS(status) == 7);
+    // And one that has its parent's memory.
+    child = vfork();
+    if (child == 0) {
+        uid_t now = own ? own : own + 1;
+        _exit(setfsuid(own + 1) == (int)own && setfsuid(-1) == (int)now && !unshare(CLONE_FS) ? 8 : 1);
+    }
+    assert(waitpid(child, &status, 0) == child && WEXITSTATUS(status) == 8);
+    assert(setfsuid(-1) == (int)own);
     // So may all threads together.
     assert(!setuid(own) && !setresuid(-1, own, -1));
     return unused;
