@@ -41,10 +41,13 @@ fn an_invalid_time() {
         unsafe {
             let mut semaphore = std::mem::zeroed();
             libc::sem_init(&raw mut semaphore, 0, 1);
-            // A free lock is taken whatever the time.
+            // libc takes a free mutex whatever the time, but looks at the time of the others first.
             assert_eq!(libc::pthread_mutex_timedlock(m as _, &raw const NO_TIME), 0);
-            assert_eq!(pthread_rwlock_timedwrlock(l as _, &raw const NO_TIME), 0);
-            assert_eq!(libc::sem_timedwait(&raw mut semaphore, &raw const NO_TIME), 0);
+            assert_eq!(pthread_rwlock_timedwrlock(l as _, &raw const NO_TIME), libc::EINVAL);
+            assert_eq!(pthread_rwlock_timedwrlock(l as _, &raw const PAST), 0);
+            assert_eq!(libc::sem_timedwait(&raw mut semaphore, &raw const NO_TIME), -1);
+            assert_eq!(errno(), libc::EINVAL);
+            assert_eq!(libc::sem_timedwait(&raw mut semaphore, &raw const PAST), 0);
             assert_eq!(
                 elsewhere(move || libc::pthread_mutex_timedlock(m as _, &raw const NO_TIME)),
                 libc::EINVAL
