@@ -55,7 +55,8 @@ pub(crate) fn transmit(mut message: Message, flags: c_int, on: On, deadline: u64
     }
     // What has no room is the sender's socket, or there can be no other one.
     let attempt = || Some(attempt()).filter(|answer| *answer != Err(libc::EAGAIN));
-    let answer = ROOM.poll(Reason::Write, deadline, libc::EAGAIN, attempt).flatten();
+    let answer =
+        ROOM.poll(Reason::Write, deadline, libc::EAGAIN, attempt).and_then(|answer| answer);
     if answer == Err(libc::EINTR) && deadline != NEVER {
         host::ends_by_signal();
     }

@@ -37,7 +37,7 @@ pub(crate) fn receive_all(
     buffers.look()?;
     let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
     let takes_error = resume::takes_error(fd);
-    let room = header.msg_controllen as usize;
+    let room = header.msg_controllen;
     // It also ends if files came along, or were to for which there is no room. (On other sockets it is other control
     // data, and the flag is about that.)
     let had_files = |part: &msghdr| {

@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use libc::{sighandler_t, siginfo_t, ucontext_t};
 
-use crate::signal::set::{FAULTS, RAISED, bit, change_kernels};
-use crate::signal::{alternate, beside, crash, deliver, post, raised};
+use crate::signal::set::{FAULTS, RAISED, bit, change_kernels, is_masked_as_ours};
+use crate::signal::{alternate, beside, crash, deliver, post};
 use crate::thread::is_go;
 use crate::thread::record::{self, Record};
 
@@ -181,7 +181,7 @@ unsafe extern "C-unwind" fn on_fault(signal: c_int, info: *mut siginfo_t, contex
 unsafe fn is_for_dispatcher(context: *const ucontext_t) -> bool {
     // SAFETY: as this function demands; the kernel uses 8 bytes of a set.
     let mask = unsafe { (&raw const (*context).uc_sigmask).cast::<u64>().read() };
-    !beside::is_one() && post::is_open() && raised::is_masked_as_ours(mask)
+    !beside::is_one() && post::is_open() && is_masked_as_ours(mask)
 }
 
 /// Calls the program's handler as the kernel would have.

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use libc::{off64_t, siginfo_t, ucontext_t};
 
-use crate::signal::set::{OPEN, RAISED, UNBLOCKABLE, act_by_default, action, bit};
+use crate::signal::set::{RAISED, act_by_default, action, bit, is_masked_as_ours};
 use crate::signal::{beside, deliver, fault, post};
 use crate::thread::record;
 
@@ -38,11 +38,6 @@ fn result(context: &ucontext_t) -> i64 {
     #[cfg(target_arch = "aarch64")]
     let result = context.uc_mcontext.regs[0] as i64;
     result
-}
-
-/// Whether a thread that blocks this is one of ours. (Those of the program's that stay threads block what they like.)
-pub(super) fn is_masked_as_ours(mask: u64) -> bool {
-    mask | OPEN | UNBLOCKABLE == !0
 }
 
 /// # Safety

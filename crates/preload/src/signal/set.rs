@@ -41,6 +41,11 @@ pub(crate) const OPEN: u64 =
 /// Signals that no thread can block.
 pub(crate) const UNBLOCKABLE: u64 = bit(libc::SIGKILL) | bit(libc::SIGSTOP) | bit(32) | bit(33);
 
+/// Whether a thread that blocks this is one of ours. (Those of the program's that stay threads block what they like.)
+pub(super) fn is_masked_as_ours(mask: u64) -> bool {
+    mask | OPEN | UNBLOCKABLE == !0
+}
+
 /// Changes the calling kernel thread's mask; returns the one before.
 pub(crate) fn change_kernels(how: c_int, set: Option<u64>) -> u64 {
     let mut before = 0u64;
