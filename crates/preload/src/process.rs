@@ -24,10 +24,26 @@ pub(crate) fn prepare_first() {
     unsafe { libc::pthread_atfork(Some(before), None, Some(first_in_child)) };
 }
 
-/// Installs the handlers of forks that run last in the child, once in a process.
+/// Installs the handlers of forks that run before the runtime's and after them, once in a process.
+///
+/// Between the former and the latter no handlers of signals are called on the thread that forks: the locks of libc's
+/// malloc are taken then, and the runtime's own, and a handler that waits would leave them taken while others run.
 pub(crate) fn prepare() {
-    // SAFETY: a function of this library, which is never unloaded.
-    unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    // SAFETY: functions of this library, which is never unloaded.
+    unsafe { libc::pthread_atfork(Some(hold), Some(let_go), Some(in_child)) };
+}
+
+extern "C" fn hold() {
+    if let Some((_, record)) = record::current() {
+        record.holds.store(true, Ordering::Relaxed);
+    }
+}
+
+/// In the parent. (What has come meanwhile, the dispatcher has the thread handle.)
+extern "C" fn let_go() {
+    if let Some((_, record)) = record::current() {
+        record.holds.store(false, Ordering::Relaxed);
+    }
 }
 
 /// The name of the thread that forks. (If two do so at once, a child may have the other's.)

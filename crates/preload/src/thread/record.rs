@@ -161,6 +161,7 @@ pub(crate) fn renew() {
     ALIVE.store(1, Ordering::Relaxed);
     CREATED.store(0, Ordering::Relaxed);
     MOST.store(0, Ordering::Relaxed);
+    MAIN.holds.store(false, Ordering::Relaxed);
     // SAFETY: the child of a fork has one thread, which is in a handler of forks.
     unsafe { MAIN.pending.renew() };
 }

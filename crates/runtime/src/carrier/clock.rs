@@ -9,13 +9,17 @@ use std::time::Duration;
 pub use carefree_reactor::clock::{NEVER, add, between, nanos};
 
 use crate::carrier::carrier;
+use crate::fiber::current::without_parking;
 use crate::protocol::sync::clock as machine;
 
 /// The time now, for the caller: nanoseconds on its runtime's clock if it is a fiber of one with
 /// virtual time, else on `CLOCK_MONOTONIC`.
+///
+/// Also amid a wait that has begun: so libc's function is called, and not what stands in for it, which may handle
+/// signals, whose handlers may wait themselves.
 #[inline]
 pub fn now() -> u64 {
-    virtual_now().unwrap_or_else(machine::now)
+    virtual_now().unwrap_or_else(|| without_parking(machine::now))
 }
 
 /// The virtual time, if the caller's is; in nanoseconds, from one second on.
