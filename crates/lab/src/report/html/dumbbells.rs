@@ -1,6 +1,7 @@
 //! One figure of every runtime: a row for each, its fiber and its thread joined by a line, which is as
 //! long as one is a multiple of the other.
 
+use std::cmp::Ordering;
 use std::collections::HashSet;
 
 use maud::{Markup, html};
@@ -45,7 +46,7 @@ impl Row<'_> {
     }
 
     /// How many times better the lighter unit does than the thread.
-    fn ratio(&self, quantity: Quantity) -> Option<f64> {
+    pub(super) fn ratio(&self, quantity: Quantity) -> Option<f64> {
         let (light, thread) = self.compared()?;
         let ratio = thread.median / light.median;
         let ratio = if quantity.more_is_better() { ratio.recip() } else { ratio };
@@ -53,7 +54,7 @@ impl Row<'_> {
     }
 
     /// The lighter unit and the thread, where their crowds can be compared.
-    fn compared(&self) -> Option<(&Measurement, &Measurement)> {
+    pub(super) fn compared(&self) -> Option<(&Measurement, &Measurement)> {
         let light = self.at(Seat::Fiber).or(self.at(Seat::Coroutine))?;
         let both = (light, self.at(Seat::Thread)?);
         are_comparable(both.0, both.1).then_some(both)
@@ -65,26 +66,28 @@ impl Row<'_> {
     }
 
     /// The ratio as it is written, with the mark where it rests on a few samples.
-    fn shown_ratio(&self, quantity: Quantity) -> String {
+    pub(super) fn shown_ratio(&self, quantity: Quantity) -> String {
         let mark = if self.is_rough() { MARK.to_string() } else { String::new() };
         self.ratio(quantity).map_or_else(|| NOTHING.into(), |ratio| times(ratio) + &mark)
     }
 
-    fn known(&self) -> impl Iterator<Item = (Seat, &Measurement)> {
+    pub(super) fn known(&self) -> impl Iterator<Item = (Seat, &Measurement)> {
         Seat::ALL.into_iter().filter_map(|seat| Some((seat, self.at(seat)?)))
     }
 }
 
-/// The chart of these rows, the largest ratio first, those of a few samples after the others, with its
-/// table.
+/// The order of rows: the largest ratio first, those of a few samples after the others, and last those
+/// without a ratio. The script has the same order.
+pub(super) fn by_ratio(quantity: Quantity, a: &Row<'_>, b: &Row<'_>) -> Ordering {
+    let ratio = |row: &Row<'_>| row.ratio(quantity).unwrap_or(0.0);
+    let rank = |row: &Row<'_>| (row.ratio(quantity).is_none(), row.is_rough());
+    let by_ratio = rank(a).cmp(&rank(b)).then_with(|| ratio(b).total_cmp(&ratio(a)));
+    by_ratio.then_with(|| a.label.cmp(&b.label))
+}
+
+/// The chart of these rows, in the order of [`by_ratio`], with its table.
 pub(super) fn chart(title: &str, quantity: Quantity, mut rows: Vec<Row<'_>>) -> Markup {
-    rows.sort_by(|a, b| {
-        let ratio = |row: &Row<'_>| row.ratio(quantity).unwrap_or(0.0);
-        // The script has the same order.
-        let rank = |row: &Row<'_>| (row.ratio(quantity).is_none(), row.is_rough());
-        let by_ratio = rank(a).cmp(&rank(b)).then_with(|| ratio(b).total_cmp(&ratio(a)));
-        by_ratio.then_with(|| a.label.cmp(&b.label))
-    });
+    rows.sort_by(|a, b| by_ratio(quantity, a, b));
     let ends = |m: &Measurement| [Some(m.median), m.ci_low, m.ci_high];
     let values: Vec<f64> =
         rows.iter().flat_map(Row::known).flat_map(|(_, m)| ends(m)).flatten().collect();

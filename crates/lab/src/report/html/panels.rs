@@ -19,7 +19,7 @@ use crate::record::Measurement;
 use crate::report::contest;
 use crate::report::serving;
 use crate::report::tables::{self, Fetches, meal};
-use crate::report::view::{Crew, Seat, View, Who};
+use crate::report::view::{Crew, Seat, View};
 
 /// Charts of a workload's figures.
 fn charts(view: &View<'_>, workload: Workload) -> Vec<Markup> {
@@ -72,11 +72,14 @@ fn shared(view: &View<'_>, workload: Workload) -> Option<String> {
     }
 }
 
-pub(super) fn label(view: &View<'_>, who: Who<'_>) -> String {
-    let label = format!("{} {} {}", who.runtime, who.version, who.unit);
-    match view.places[who.place].as_str() {
-        "" => label,
-        place => format!("{label}, {place}"),
+/// What a crew has of a figure.
+pub(super) fn row<'a>(view: &View<'a>, crew: &Crew<'a>, figure: &Figure) -> Row<'a> {
+    let first = crew.seats.iter().flatten().next();
+    Row {
+        label: crew.label.replace('\n', " "),
+        runtime: first.map_or("", |who| who.runtime).to_owned(),
+        place: first.map_or_else(String::new, |who| view.places[who.place].clone()),
+        seats: Seat::ALL.map(|seat| view.find(crew.at(seat)?, figure.name())),
     }
 }
 
@@ -85,16 +88,7 @@ fn gated(view: &View<'_>, workload: Workload) -> Vec<Markup> {
     let crews = view.crews();
     let chart = |figure: &Figure| {
         let says = |crew: &&Crew<'_>| crew.says(view, &[figure.name()]);
-        let rows = crews.iter().filter(says).map(|crew| {
-            let find = |seat| view.find(crew.at(seat)?, figure.name());
-            let first = crew.seats.iter().flatten().next();
-            Row {
-                label: crew.label.replace('\n', " "),
-                runtime: first.map_or("", |who| who.runtime).to_owned(),
-                place: first.map_or_else(String::new, |who| view.places[who.place].clone()),
-                seats: Seat::ALL.map(find),
-            }
-        });
+        let rows = crews.iter().filter(says).map(|crew| row(view, crew, figure));
         let rows: Vec<Row<'_>> = rows.collect();
         (!rows.is_empty()).then(|| dumbbells::chart(figure.chart, figure.metric.quantity, rows))
     };
