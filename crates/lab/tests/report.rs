@@ -190,6 +190,59 @@ fn a_picture_has_a_row_for_each_runtime_the_largest_ratio_first() {
     assert_eq!(column.matches("class=\"handle\"").count(), ratios.len());
 }
 
+/// Languages are compared in one chart: a row for each, on one axis.
+#[test]
+fn the_runtimes_that_fetch_and_feed_stand_in_one_chart() {
+    let page = render_all(&published(), Format::Html, false);
+    let panel = page.split("id=\"panel-fetch\"").nth(1).expect("a panel");
+    for (title, rows) in [
+        ("Time to fetch all pages", ["ruby 2.5, experiment=1", "ruby 2.5, experiment=3"]),
+        (
+            "Time to fetch all pages, connections kept",
+            ["ruby 2.5, experiment=2", "ruby 2.5, experiment=4"],
+        ),
+    ] {
+        let chart = panel.split(&format!("<figcaption>{title}<")).nth(1);
+        let chart = chart.unwrap_or_else(|| panic!("{title}: {panel}"));
+        let chart = chart.split("</figure>").next().unwrap_or_default();
+        for row in rows {
+            assert!(chart.contains(&format!("data-name=\"{row}\"")), "{row}: {chart}");
+        }
+        assert!(chart.contains("class=\"alone\""), "one after the other: {chart}");
+        assert!(chart.contains(">2 s<") && chart.contains(">10 s<"), "one axis: {chart}");
+    }
+
+    let meal = |runtime: &str, unit: &str, bites: u64, median: f64| Measurement {
+        subject: Subject::new(
+            [runtime, "1.0", unit, "feed"],
+            Parameters::of([("people", 64), ("nutrients", bites)]).with("yields", true),
+        ),
+        metric: "time".into(),
+        value_unit: "ms".into(),
+        median,
+        ..Measurement::default()
+    };
+    let mut results = Vec::new();
+    for (runtime, factor) in [("d", 1.0), ("ruby", 3.0)] {
+        for bites in [10, 1_000] {
+            results.push(meal(runtime, "fiber", bites, factor * bites as f64));
+            results.push(meal(runtime, "thread", bites, 500.0));
+        }
+    }
+    let page = render(&Record { results, ..Record::default() }, Format::Html, false);
+    for bites in ["10", "1,000"] {
+        let title = format!(">64 people, {bites} bites each, a yield at every bite<");
+        let chart = page.split(&title).nth(1).unwrap_or_else(|| panic!("{title}: {page}"));
+        let chart = chart.split("</figure>").next().unwrap_or_default();
+        for runtime in ["d", "ruby"] {
+            assert!(chart.contains(&format!("data-name=\"{runtime} 1.0\"")), "{chart}");
+        }
+        // One axis for all lengths.
+        assert!(chart.contains(">10 ms<") && chart.contains(">1 s<"), "{chart}");
+    }
+    assert!(page.contains("The curves of each runtime"), "{page}");
+}
+
 /// The published Ruby tables, as their author has them but for the order of words in a heading.
 #[test]
 fn published_tables() {
@@ -424,7 +477,7 @@ fn what_a_runtime_traced_stands_beside_what_others_counted() {
     assert!(table.contains("Traced") && table.contains("54,900"), "{text}");
     assert!(table.contains("tracemalloc") && !table.contains("Allocated"), "{text}");
     let page = render(&record, Format::Html, false);
-    assert!(page.contains("most memory in use at one moment, by the runtime's tracing"));
+    assert!(page.contains("Most memory in use at one moment, by the runtime's tracing"));
 }
 
 /// Few samples of a busy machine: far apart, and yet not told apart. To call that "as fast as"

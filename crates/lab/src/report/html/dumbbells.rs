@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use maud::{Markup, html};
 
 use super::bars::{direction, powers};
-use super::markup::{class, figure, grid, legend, percent};
+use super::markup::{figure, grid, legend, percent};
 use super::scale::{Scale, tick};
 use super::sources;
 use super::strips::{self, Strip};
@@ -30,7 +30,20 @@ pub(super) struct Row<'a> {
     pub(super) place: String,
     /// Its coroutine, fiber and thread.
     pub(super) seats: [Option<&'a Measurement>; 3],
+    /// The same work without any of them, one part after the other.
+    pub(super) alone: Option<&'a Measurement>,
 }
+
+/// What has a dot, in the order of the legend: the class that gives its colour, and its name. The seats
+/// come first.
+const KINDS: [(&str, &str); 4] = [
+    ("coroutine", "Coroutine"),
+    ("fiber", "Fiber"),
+    ("thread", "Thread"),
+    ("alone", "One after the other"),
+];
+/// The last of them.
+const ALONE: usize = 3;
 
 /// The height of a row with its label, and of the axis.
 const ROW: usize = 40;
@@ -74,6 +87,22 @@ impl Row<'_> {
     pub(super) fn known(&self) -> impl Iterator<Item = (Seat, &Measurement)> {
         Seat::ALL.into_iter().filter_map(|seat| Some((seat, self.at(seat)?)))
     }
+
+    /// What it has of each of [`KINDS`].
+    fn all(&self) -> [Option<&Measurement>; 4] {
+        let [coroutine, fiber, thread] = self.seats;
+        [coroutine, fiber, thread, self.alone]
+    }
+
+    /// Its dots, each with its place in [`KINDS`].
+    fn dots(&self) -> impl Iterator<Item = (usize, &Measurement)> {
+        self.all().into_iter().enumerate().filter_map(|(kind, m)| Some((kind, m?)))
+    }
+
+    /// The same in the order of painting.
+    fn painted(&self) -> impl Iterator<Item = (usize, &Measurement)> {
+        self.dots().filter(|dot| dot.0 == ALONE).chain(self.dots().filter(|dot| dot.0 != ALONE))
+    }
 }
 
 /// The order of rows: the largest ratio first, those of a few samples after the others, and last those
@@ -85,20 +114,26 @@ pub(super) fn by_ratio(quantity: Quantity, a: &Row<'_>, b: &Row<'_>) -> Ordering
     by_ratio.then_with(|| a.label.cmp(&b.label))
 }
 
-/// The chart of these rows, in the order of [`by_ratio`], with its table.
-pub(super) fn chart(title: &str, quantity: Quantity, mut rows: Vec<Row<'_>>) -> Markup {
+/// The chart of these rows, in the order of [`by_ratio`], with its table. The axis has room for the
+/// values of `reach` as well, so that charts can be compared.
+pub(super) fn chart(
+    title: &str,
+    quantity: Quantity,
+    mut rows: Vec<Row<'_>>,
+    reach: &[f64],
+) -> Markup {
     rows.sort_by(|a, b| by_ratio(quantity, a, b));
     let ends = |m: &Measurement| [Some(m.median), m.ci_low, m.ci_high];
     let values: Vec<f64> =
-        rows.iter().flat_map(Row::known).flat_map(|(_, m)| ends(m)).flatten().collect();
-    let scale = Scale::of_ratios(quantity, values.into_iter());
+        rows.iter().flat_map(Row::dots).flat_map(|(_, m)| ends(m)).flatten().collect();
+    let scale = Scale::of_ratios(quantity, values.iter().chain(reach).copied());
     let drawn_rows = &rows[..rows.len().min(MOST)];
     let floor = drawn_rows.len() * ROW;
     let ticks = scale.ticks().into_iter();
     let ticks = ticks.map(|value| (scale.at(value), tick(quantity, value), "grid"));
-    let seats: Vec<Seat> =
-        Seat::ALL.into_iter().filter(|seat| rows.iter().any(|r| r.at(*seat).is_some())).collect();
-    let kinds: Vec<_> = seats.iter().map(|seat| (class(*seat), seat.title())).collect();
+    let taken = |kind: &usize| rows.iter().any(|row| row.all()[*kind].is_some());
+    let shown: Vec<usize> = (0..KINDS.len()).filter(taken).collect();
+    let kinds: Vec<_> = shown.iter().map(|kind| KINDS[*kind]).collect();
     let drawing = html! {
         (legend(&kinds))
         svg class="dumbbells" height=(floor + AXIS) style={ "--rows:" (drawn_rows.len()) } role="img"
@@ -110,10 +145,10 @@ pub(super) fn chart(title: &str, quantity: Quantity, mut rows: Vec<Row<'_>>) -> 
     let mut parts = vec![direction(quantity)];
     parts.push("a line is as long as the ratio of its ends, which is at the right");
     parts.extend(powers(scale));
-    if rows.iter().flat_map(Row::known).any(|(_, m)| m.ci_low.is_some() && !m.is_rough()) {
+    if rows.iter().flat_map(Row::dots).any(|(_, m)| m.ci_low.is_some() && !m.is_rough()) {
         parts.push("the lines with ends are 95% intervals of the medians");
     }
-    let few = rows.iter().flat_map(Row::known).any(|(_, m)| m.is_rough());
+    let few = rows.iter().flat_map(Row::dots).any(|(_, m)| m.is_rough());
     let few = if few { format!(" {FEW_SAMPLES}") } else { String::new() };
     let left = match rows.len() - drawn_rows.len() {
         0 => String::new(),
@@ -124,18 +159,18 @@ pub(super) fn chart(title: &str, quantity: Quantity, mut rows: Vec<Row<'_>>) -> 
     let mut strips: Vec<Strip<'_>> = Vec::new();
     let mut known = HashSet::new();
     for row in &rows {
-        for (seat, m) in row.known().filter(|(_, m)| known.insert(std::ptr::from_ref(*m))) {
+        for (kind, m) in row.dots().filter(|(_, m)| known.insert(std::ptr::from_ref(*m))) {
             let s = &m.subject;
             let place = if row.place.is_empty() { "" } else { ", " };
             let label = format!("{} {} {}{place}{}", s.runtime, s.version, s.unit, row.place);
-            strips.push(Strip { label, class: class(seat), m });
+            strips.push(Strip { label, class: KINDS[kind].0, m });
         }
     }
     let more = html! {
         (strips::samples(title, quantity, &strips))
-        (sources::links(rows.iter().flat_map(Row::known).map(|(_, m)| m)))
+        (sources::links(rows.iter().flat_map(Row::dots).map(|(_, m)| m)))
     };
-    figure(title, None, &remark, &drawing, &more, &behind(quantity, &seats, &rows))
+    figure(title, None, &remark, &drawing, &more, &behind(quantity, &shown, &rows))
 }
 
 fn drawn(scale: Scale, quantity: Quantity, at: usize, row: &Row<'_>) -> Markup {
@@ -156,8 +191,9 @@ fn drawn(scale: Scale, quantity: Quantity, at: usize, row: &Row<'_>) -> Markup {
                 line class="handle" x1=(place(light.median)) x2=(place(thread.median)) y1=(MIDDLE)
                     y2=(MIDDLE) {}
             }
-            @for (seat, m) in row.known() {
-                g class=(class(seat)) {
+            // The last kind is larger, below the others: it may be just where one of them is.
+            @for (kind, m) in row.painted() {
+                g class=(KINDS[kind].0) {
                     // Of a few samples it would be these themselves.
                     @if let (Some(low), Some(high), false) = (m.ci_low, m.ci_high, m.is_rough()) {
                         line class="reach" x1=(place(low)) x2=(place(high)) y1=(MIDDLE) y2=(MIDDLE) {}
@@ -165,7 +201,8 @@ fn drawn(scale: Scale, quantity: Quantity, at: usize, row: &Row<'_>) -> Markup {
                             line class="reach" x1=(end) x2=(end) y1=(MIDDLE - 5) y2=(MIDDLE + 5) {}
                         }
                     }
-                    circle class="dot" cx=(place(m.median)) cy=(MIDDLE) r="6" {
+                    circle class="dot" cx=(place(m.median)) cy=(MIDDLE)
+                        r=(if kind == ALONE { "8" } else { "6" }) {
                         title { (row.label) ", " (m.subject.unit) ": " (m.shown()) }
                     }
                 }
@@ -178,7 +215,7 @@ fn drawn(scale: Scale, quantity: Quantity, at: usize, row: &Row<'_>) -> Markup {
 /// What a screen reader says in place of the picture.
 fn spoken(title: &str, quantity: Quantity, rows: &[Row<'_>]) -> String {
     let row = |row: &Row<'_>| {
-        let units = row.known().map(|(_, m)| format!("{} {}", m.subject.unit, m.shown()));
+        let units = row.dots().map(|(_, m)| format!("{} {}", m.subject.unit, m.shown()));
         let units = units.collect::<Vec<_>>().join(", ");
         match row.ratio(quantity) {
             Some(_) => format!("{} {} ({units})", row.label, row.shown_ratio(quantity)),
@@ -188,17 +225,17 @@ fn spoken(title: &str, quantity: Quantity, rows: &[Row<'_>]) -> String {
     format!("{title}: {}", rows.iter().map(row).collect::<Vec<_>>().join("; "))
 }
 
-fn behind(quantity: Quantity, seats: &[Seat], rows: &[Row<'_>]) -> Table {
+fn behind(quantity: Quantity, kinds: &[usize], rows: &[Row<'_>]) -> Table {
     let mut table = Table::new("").left(["Runtime"]);
-    for seat in seats {
-        table.add(seat.title(), Align::Right);
+    for kind in kinds {
+        table.add(KINDS[*kind].1, Align::Right);
         table.add("95% Interval", Align::Right);
     }
     table.add("Ratio", Align::Right);
     for row in rows {
         let mut cells = vec![row.label.clone()];
-        for seat in seats {
-            let m = row.at(*seat);
+        for kind in kinds {
+            let m = row.all()[*kind];
             let ends = m.filter(|m| !m.is_rough());
             let ends = ends.and_then(|m| Some((m, m.ci_low?, m.ci_high?)));
             cells.push(m.map_or_else(|| NOTHING.into(), Measurement::shown));
@@ -233,9 +270,10 @@ mod tests {
             runtime: label.into(),
             place: String::new(),
             seats: [None, Some(&figures[0]), thread.map(|at| &figures[at])],
+            alone: None,
         };
         let rows = vec![row("alone", None), row("few", Some(2)), row("ten", Some(1))];
-        let html = chart("Time", Quantity::Nanoseconds, rows).into_string();
+        let html = chart("Time", Quantity::Nanoseconds, rows, &[]).into_string();
         let place = |text: &str| html.find(&format!("data-name=\"{text}\"")).expect("a row");
         assert!(html.contains(">300x*<"), "{html}");
         assert!(place("ten") < place("few") && place("few") < place("alone"), "{html}");
@@ -253,8 +291,9 @@ mod tests {
             runtime: "node".into(),
             place: String::new(),
             seats: [None, Some(light), Some(thread)],
+            alone: None,
         };
-        let drawn = |row| chart("Time", Quantity::Nanoseconds, vec![row]).into_string();
+        let drawn = |row| chart("Time", Quantity::Nanoseconds, vec![row], &[]).into_string();
         let apart = drawn(row(&figures[0], &figures[1]));
         assert!(apart.contains(">–<") && !apart.contains("class=\"handle\""), "{apart}");
         assert!(drawn(row(&figures[0], &figures[2])).contains("class=\"handle\""));
@@ -268,13 +307,14 @@ mod tests {
             runtime: label.into(),
             place: String::new(),
             seats: [None, light.map(|at| &figures[at]), thread.map(|at| &figures[at])],
+            alone: None,
         };
         let rows = vec![
             row("alone", Some(0), None),
             row("ten", Some(0), Some(1)),
             row("many", Some(0), Some(2)),
         ];
-        let html = chart("Time", Quantity::Nanoseconds, rows).into_string();
+        let html = chart("Time", Quantity::Nanoseconds, rows, &[]).into_string();
         let place = |text: &str| html.find(&format!("data-name=\"{text}\"")).expect("a row");
         assert!(place("many") < place("ten") && place("ten") < place("alone"), "{html}");
         assert!(html.contains(">300x<") && html.contains(">10x<"), "{html}");

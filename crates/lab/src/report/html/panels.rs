@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use carefree_workloads::fetch::SEQUENTIAL;
 use carefree_workloads::named::distinct;
 use carefree_workloads::workload::Workload;
 use maud::{Markup, html};
@@ -13,10 +14,11 @@ use super::dumbbells::{self, Row};
 use super::markup::{MOST, class, joined, left_out};
 use super::sources;
 use super::strips::{self, Strip};
+use crate::connections::{KEPT, SEQUENTIAL_KEPT, asked_unit};
 use crate::metric::{self, Figure, Metric, TIME};
 use crate::number::grouped;
 use crate::record::Measurement;
-use crate::report::contest;
+use crate::report::contest::{self, Contest, Work};
 use crate::report::serving;
 use crate::report::tables::{self, Fetches, meal};
 use crate::report::view::{Crew, Seat, View};
@@ -25,7 +27,7 @@ use crate::report::view::{Crew, Seat, View};
 fn charts(view: &View<'_>, workload: Workload) -> Vec<Markup> {
     match workload {
         Workload::Feed => feed(view),
-        Workload::Fetch => bars_of(workload, &tables::fetches(view)),
+        Workload::Fetch => fetch(view),
         Workload::Serve => servers(view),
         _ => gated(view, workload),
     }
@@ -80,6 +82,7 @@ pub(super) fn row<'a>(view: &View<'a>, crew: &Crew<'a>, figure: &Figure) -> Row<
         runtime: first.map_or("", |who| who.runtime).to_owned(),
         place: first.map_or_else(String::new, |who| view.places[who.place].clone()),
         seats: Seat::ALL.map(|seat| view.find(crew.at(seat)?, figure.name())),
+        alone: None,
     }
 }
 
@@ -90,9 +93,15 @@ fn gated(view: &View<'_>, workload: Workload) -> Vec<Markup> {
         let says = |crew: &&Crew<'_>| crew.says(view, &[figure.name()]);
         let rows = crews.iter().filter(says).map(|crew| row(view, crew, figure));
         let rows: Vec<Row<'_>> = rows.collect();
-        (!rows.is_empty()).then(|| dumbbells::chart(figure.chart, figure.metric.quantity, rows))
+        (!rows.is_empty())
+            .then(|| dumbbells::chart(figure.chart, figure.metric.quantity, rows, &[]))
     };
     charted(workload).into_iter().filter_map(chart).collect()
+}
+
+/// What an axis has to have room for to show all of these.
+fn ends<'a>(figures: impl Iterator<Item = &'a Measurement>) -> Vec<f64> {
+    figures.flat_map(|m| [Some(m.median), m.ci_low, m.ci_high]).flatten().collect()
 }
 
 /// The hue of a way to feed.
@@ -104,13 +113,77 @@ fn hue(m: &Measurement) -> &'static str {
     }
 }
 
-/// A chart for each number of nutrients, with and without yields, over the number of people; where
-/// that is always the same, one chart over the nutrients.
+/// Where threads overtake, all runtimes beside each other for each length of meal, and the curves of each
+/// runtime.
 fn feed(view: &View<'_>) -> Vec<Markup> {
     if view.families("feed").is_empty() {
         return Vec::new();
     }
-    let mut charts = crossings::charts(&contest::all(view));
+    let contests = contest::all(view);
+    let mut charts = crossings::charts(&contests);
+    charts.extend(side_by_side(&contests));
+    let curves = curves(view);
+    // All languages are beside each other above.
+    match view.families("feed").len() {
+        1 => charts.extend(curves),
+        _ => charts.push(html! {
+            details class="more" {
+                summary { "The curves of each runtime, a chart for each" }
+                div class="charts" { @for chart in curves.iter().take(MOST) { (chart) } }
+                (left_out(curves.len(), MOST, "charts"))
+            }
+        }),
+    }
+    charts
+}
+
+/// The fastest ways of all runtimes beside each other, a chart for each length of meal, on one axis.
+fn side_by_side(contests: &[Contest<'_>]) -> Vec<Markup> {
+    let meals = contests.iter().flat_map(|contest| &contest.meals);
+    let reach = ends(meals.flat_map(|meal| [meal.light, meal.thread]));
+    let mut charts = Vec::new();
+    for work in Work::ALL {
+        let all: Vec<&Contest<'_>> = contests.iter().filter(|c| c.work == work).collect();
+        if all.len() < 2 {
+            continue;
+        }
+        let crowds: BTreeSet<u64> = all.iter().map(|contest| contest.people).collect();
+        let lengths: BTreeSet<u64> =
+            all.iter().flat_map(|contest| &contest.meals).map(|meal| meal.bites).collect();
+        for length in lengths {
+            let found = all.iter().filter_map(|contest| {
+                let meal = contest.meals.iter().find(|meal| meal.bites == length)?;
+                let mut label = contest.label.clone();
+                let way = tables::way(meal.light);
+                if way != "fiber" {
+                    label += &format!(" ({way})");
+                }
+                if crowds.len() > 1 {
+                    label += &format!(", {}", tables::people(contest.people));
+                }
+                let mut seats = [None; 3];
+                seats[Seat::of(meal.light) as usize] = Some(meal.light);
+                seats[Seat::Thread as usize] = Some(meal.thread);
+                let runtime = meal.thread.subject.runtime.clone();
+                Some(Row { label, runtime, place: String::new(), seats, alone: None })
+            });
+            let rows: Vec<Row<'_>> = found.collect();
+            let people = match crowds.first() {
+                Some(people) if crowds.len() == 1 => format!("{}, ", tables::people(*people)),
+                _ => String::new(),
+            };
+            let bites = tables::bites(length);
+            let title = format!("{people}{bites} each, {}", work.title());
+            charts.push(dumbbells::chart(&title, TIME.quantity, rows, &reach));
+        }
+    }
+    charts
+}
+
+/// A chart for each runtime and number of nutrients, with and without yields, over the number of people;
+/// where that is always the same, one chart over the nutrients.
+fn curves(view: &View<'_>) -> Vec<Markup> {
+    let mut charts = Vec::new();
     // One scale upwards for all: a language's curves can be laid beside another's.
     let all = view.families("feed").into_iter().flat_map(|family| family.figures);
     let times = all.filter(|m| m.metric == TIME.name && m.median > 0.0).map(|m| m.median);
@@ -210,30 +283,78 @@ fn meals(
     .html()
 }
 
-/// Bars of every way to fetch, the best first, a chart for each runtime and set of
-/// parameters.
-fn bars_of(workload: Workload, all: &[Fetches<'_>]) -> Vec<Markup> {
+/// A chart for each figure with all runtimes in it: a row for each way to fetch with threads and with
+/// something lighter, and what the same requests took one after the other. Where connections were kept
+/// there is a second one, on the same axis.
+fn fetch(view: &View<'_>) -> Vec<Markup> {
+    let all = tables::fetches(view);
     let mut charts = Vec::new();
-    for fetches in all {
-        for figure in charted(workload) {
-            let Metric { name, quantity } = figure.metric;
-            let found = fetches.ways.iter().filter_map(|(way, _)| {
-                let m = fetches.find(way, name)?;
-                let (class, kind) = match *way {
-                    "sequential" | "keep-alive" => ("alone", "One after the other"),
-                    _ => (class(Seat::of(m)), Seat::of(m).title()),
-                };
-                Some(Bar { label: (*way).to_owned(), runtime: None, class, kind, m })
-            });
-            let bars: Vec<Bar<'_>> = found.collect();
-            if !bars.is_empty() {
-                let title = format!("{}: {}", fetches.label, figure.chart.to_lowercase());
-                let sizes = tables::own_work(all, fetches).to_string();
-                charts.push(bars::chart(&title, &sizes, quantity, &bars));
+    for figure in charted(Workload::Fetch) {
+        let of = |kept| -> Vec<Row<'_>> {
+            all.iter()
+                .flat_map(|fetches| rows_of(view, &all, fetches, figure.metric, kept))
+                .collect()
+        };
+        let figures = all.iter().flat_map(|fetches| &fetches.figures).copied();
+        let reach = ends(figures.filter(|m| m.metric == figure.metric.name));
+        for (kept, more) in [(false, ""), (true, ", connections kept")] {
+            let (title, rows) = (format!("{}{more}", figure.chart), of(kept));
+            if !rows.is_empty() {
+                charts.push(dumbbells::chart(&title, figure.metric.quantity, rows, &reach));
             }
         }
     }
     charts
+}
+
+/// The rows of one family's ways to fetch, of those that keep connections or of the others.
+fn rows_of<'a>(
+    view: &View<'_>,
+    all: &[Fetches<'a>],
+    fetches: &Fetches<'a>,
+    metric: Metric,
+    kept: bool,
+) -> Vec<Row<'a>> {
+    let place = view.places[fetches.place].clone();
+    let own = tables::own_work(all, fetches).to_string().replace(' ', ", ");
+    let mut rows = Vec::new();
+    let found = fetches.ways.iter().filter_map(|(way, _)| {
+        let keeps = *way == SEQUENTIAL_KEPT || way.ends_with(KEPT);
+        let name = asked_unit(way);
+        (keeps == kept).then_some((name, fetches.find(way, metric.name)?))
+    });
+    let found: Vec<(&str, &'a Measurement)> = found.collect();
+    let of = |thread: bool| -> Vec<(&str, &'a Measurement)> {
+        let units = found.iter().copied().filter(|(name, _)| *name != SEQUENTIAL);
+        units.filter(|(_, m)| (Seat::of(m) == Seat::Thread) == thread).collect()
+    };
+    let alone = found.iter().find(|(name, _)| *name == SEQUENTIAL).map(|(_, m)| *m);
+    let (lights, heavies) = (of(false), of(true));
+    // A thread is beside each of the lighter ones, as in the tables.
+    for at in 0..lights.len().max(heavies.len()).max(1) {
+        let pick = |of: &[(&'a str, &'a Measurement)]| of.get(at).or(of.first()).copied();
+        let (light, heavy) = (pick(&lights), pick(&heavies));
+        let Some(first) = light.or(heavy).map(|(_, m)| m).or(alone) else { continue };
+        let mut label = format!("{} {}", first.subject.runtime, first.subject.version);
+        let named = [light.filter(|(name, _)| *name != "fiber"), heavy];
+        let names = named.iter().flatten().map(|(name, _)| *name);
+        let names: Vec<&str> = names.filter(|name| *name != "thread").collect();
+        if !names.is_empty() {
+            label += &format!(" ({})", names.join(" / "));
+        }
+        for more in [&own, &place] {
+            if !more.is_empty() {
+                label += &format!(", {more}");
+            }
+        }
+        let mut seats = [None; 3];
+        for (_, m) in light.into_iter().chain(heavy) {
+            seats[Seat::of(m) as usize] = Some(m);
+        }
+        let runtime = first.subject.runtime.clone();
+        rows.push(Row { label, runtime, place: place.clone(), seats, alone });
+    }
+    rows
 }
 
 /// Bars of all servers that had the same load on one machine, the best first: a chart for each
