@@ -12,6 +12,7 @@ mod ink;
 mod machines;
 mod markdown;
 mod meals;
+mod missing;
 mod serving;
 pub mod table;
 mod tables;

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use carefree_workloads::named::distinct;
 use carefree_workloads::role::Role;
 
+use super::missing;
 use super::table::{NOTHING, Table};
 use super::view::View;
 use super::work::{Fetches as Servers, name_rows, own_work, runtime, shared_work};
@@ -44,7 +45,12 @@ pub(super) fn servers<'a>(view: &View<'a>) -> Vec<Servers<'a>> {
 pub(super) fn tables(view: &View<'_>) -> Vec<Table> {
     let all = servers(view);
     let loads = BTreeSet::from_iter(all.iter().map(|servers| &servers.parameters));
-    let mut tables: Vec<Table> = loads.iter().map(|load| table(view, &all, load)).collect();
+    let table = |load: &&Parameters| {
+        let mut table = table(view, &all, load);
+        table.notes.extend(missing::servers(view, &all, load));
+        table
+    };
+    let mut tables: Vec<Table> = loads.iter().map(table).collect();
     // One that a single server needed comes last.
     tables.sort_by_key(|table| Reverse(table.rows.len()));
     if let Some(last) = tables.last_mut() {
@@ -54,6 +60,8 @@ pub(super) fn tables(view: &View<'_>) -> Vec<Table> {
              most requests: as fast as answers come. Memory is that of an idle connection."
                 .into(),
         );
+        let figures = all.iter().flat_map(|servers| &servers.figures).copied();
+        last.notes.extend(missing::hosted(figures));
     }
     tables
 }
@@ -145,7 +153,8 @@ pub(super) fn sentences(view: &View<'_>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Record, Subject};
+    use crate::noise::{Warning, WarningKind};
+    use crate::record::{Failed, Record, Subject};
 
     fn figure(unit: &str, metric: Metric, median: f64) -> Measurement {
         let runtime = if unit == "thread" { "rust" } else { "carefree" };
@@ -203,6 +212,76 @@ mod tests {
         assert_eq!(titles, ["Serving HTTP, idle=100", "Serving HTTP, idle=10000"]);
         assert!(tables[0].notes.is_empty(), "what all have in common is said once");
         assert!(tables[1].notes[0].contains("rate=1000"), "{:?}", tables[1].notes);
+    }
+
+    /// What a record says of a server that is not there stands below the table that it is not in.
+    #[test]
+    fn a_server_that_is_not_under_a_load_has_its_reason_there() {
+        let mut many = record(6e4);
+        many.results.iter_mut().for_each(|m| m.subject.parameters.set("idle", 10_000_u64));
+        let mut php = figure("fiber", metric::CPU_PER_REQUEST, 2e4);
+        php.subject.runtime = "php".into();
+        let mut failed = figure("thread", metric::CPU_PER_REQUEST, 2e4).subject;
+        failed.runtime = "java".into();
+        failed.parameters.set("idle", 10_000_u64);
+        let failed = Failed {
+            subject: failed,
+            message: "10000 idle connections cannot be had: the limit is 4096".into(),
+            ..Failed::default()
+        };
+        many.failures.push(failed);
+        let note = |kind, message: &str| Warning::new(kind, message.to_owned(), "do");
+        many.warnings = vec![
+            note(
+                WarningKind::FewerUnits,
+                "php 1.0 fiber holds 100 idle connections at most: select",
+            ),
+            note(WarningKind::FewerUnits, "php 1.0 fiber runs with 100 units at most: why"),
+            note(WarningKind::LeftOut, "lua 5.1 coroutine is left out of serve: it needs luv"),
+            note(
+                WarningKind::LeftOut,
+                "c++ 12 fiber is left out of serve with --kind backend: its program is no such server",
+            ),
+        ];
+        let mut few = record(6e4);
+        few.results.push(php);
+        let records = [many, few];
+        let tables = tables(&View::new(&records));
+        let notes = |idle: &str| {
+            let table = tables.iter().find(|table| table.title.ends_with(idle));
+            let notes = table.expect("a table").notes.iter();
+            notes.filter(|note| note.starts_with("Not under")).cloned().collect::<Vec<_>>()
+        };
+        let limit = "Not under this load: java 1.0 thread: 10000 idle connections cannot be had: the \
+                     limit is 4096.";
+        let select =
+            "Not under this load: php 1.0 fiber: holds 100 idle connections at most: select.";
+        let luv = "Not under this load: lua 5.1 coroutine: is left out of serve: it needs luv.";
+        assert_eq!(notes("idle=10000"), [limit, select, luv]);
+        assert_eq!(notes("idle=100"), [luv]);
+    }
+
+    #[test]
+    fn runtimes_without_threads_on_fibers_are_named_where_others_have_them() {
+        let of = |runtime: &str, unit: &str| {
+            let mut m = figure(unit, metric::CPU_PER_REQUEST, 2e4);
+            m.subject.runtime = runtime.into();
+            m.role = Some(if unit == "thread" { "thread" } else { "fiber" }.into());
+            m
+        };
+        let said = |results: Vec<Measurement>| {
+            let records = [Record { results, ..Record::default() }];
+            let notes: Vec<String> =
+                tables(&View::new(&records)).into_iter().flat_map(|table| table.notes).collect();
+            notes.into_iter().find(|note| note.contains("(carefree)"))
+        };
+        let threads = ["rust", "csharp", "ruby", "of-mine"].map(|name| of(name, "thread"));
+        assert_eq!(said(threads.to_vec()), None, "no one has them");
+        let mut all = threads.to_vec();
+        all.push(of("ruby", "thread (carefree)"));
+        let expected =
+            "csharp and rust stand without thread (carefree): their targets have no such unit.";
+        assert_eq!(said(all).as_deref(), Some(expected));
     }
 
     #[test]

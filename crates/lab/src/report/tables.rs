@@ -8,6 +8,7 @@ use carefree_workloads::named::distinct;
 use super::contest;
 use super::crowds::{FAR_APART, are_comparable, units_of};
 use super::machines;
+use super::missing;
 use super::serving;
 use super::table::{Align, Table, wrap};
 use super::view::{Crew, Figure, Name, Seat, View};
@@ -219,6 +220,10 @@ fn summary(view: &View<'_>, crews: &[Crew<'_>]) -> Table {
         let note = "Ratios say how many times what a fiber takes a thread takes.";
         rows.table.notes.push(note.into());
     }
+    let shown = [ALLOC.0, SWITCH.0];
+    let figures = view.figures.iter().map(|figure| figure.m);
+    let figures = figures.filter(|m| shown.contains(&&*m.subject.workload));
+    rows.table.notes.extend(missing::hosted(figures));
     rows.table
 }
 

@@ -15,6 +15,8 @@ pub(super) struct View<'a> {
     pub(super) figures: Vec<Figure<'a>>,
     /// What each place is called, where there are several.
     pub(super) places: Vec<String>,
+    /// The records, each with its place.
+    pub(super) records: Vec<(usize, &'a Record)>,
     /// The size that tables show, of each place and workload.
     sizes: BTreeMap<(usize, String), Parameters>,
     /// The figures by their units.
@@ -125,11 +127,13 @@ impl<'a> View<'a> {
         let mut places: BTreeMap<String, usize> = BTreeMap::new();
         let mut figures: Vec<Figure<'a>> = Vec::new();
         let mut known: HashMap<(usize, &'a Subject, &'a str), usize> = HashMap::new();
+        let mut placed = Vec::new();
         for record in records {
             let place = *places.entry(place_of(record)).or_insert_with_key(|key| {
                 keys.push(key.clone());
                 keys.len() - 1
             });
+            placed.push((place, record));
             for m in &record.results {
                 let at = *known.entry((place, &m.subject, &m.metric)).or_insert(figures.len());
                 // Of a figure that was measured again, the last one counts.
@@ -153,7 +157,7 @@ impl<'a> View<'a> {
             })
             .collect();
         let sizes = sizes(&figures);
-        View { figures, places, sizes, by_unit }
+        View { figures, places, records: placed, sizes, by_unit }
     }
 
     /// The size at which tables show a workload: the one most figures have, and of several the

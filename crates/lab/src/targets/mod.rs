@@ -26,6 +26,7 @@ use anyhow::anyhow;
 pub use build::{NotReady, Ready};
 pub use facts::{Facts, UnitFacts};
 pub use find::{Finding, Runtime};
+pub(crate) use shipped::has_hosted;
 pub use shipped::{Folders, sources};
 use spec::Spec;
 pub use survey::{Waiting, each, survey};

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use anyhow::{Context, Result, anyhow};
 use carefree_workloads::SOURCES;
 
+use super::spec::Spec;
 use crate::record::fingerprint;
 
 include!(concat!(env!("OUT_DIR"), "/targets.rs"));
@@ -25,6 +26,14 @@ pub fn sources(target: &str) -> Vec<(&'static str, &'static str)> {
     };
     let own = if ["carefree", "rust"].contains(&target) { &SOURCES[..] } else { &[] };
     own.iter().copied().chain(SHIPPED.iter().filter_map(of)).collect()
+}
+
+/// Whether one of our targets has a unit whose threads are fibers; nothing of targets that are not ours.
+pub(crate) fn has_hosted(target: &str) -> Option<bool> {
+    let files = sources(target);
+    let (_, text) = files.iter().find(|(name, _)| *name == "target.toml")?;
+    let spec = Spec::parse(text).ok()?;
+    Some(spec.units.values().any(|unit| unit.hosted))
 }
 
 /// The folders of targets, and the cache folder for what is built of them.

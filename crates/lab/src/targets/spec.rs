@@ -205,7 +205,7 @@ impl Spec {
         })
     }
 
-    fn parse(text: &str) -> std::result::Result<Spec, Mistake> {
+    pub(super) fn parse(text: &str) -> std::result::Result<Spec, Mistake> {
         let mut spec: Spec = toml::from_str(text).map_err(|error| Mistake {
             line: error.span().map(|span| {
                 text[..span.start.min(text.len())].bytes().filter(|&b| b == b'\n').count() + 1
@@ -296,7 +296,7 @@ impl Spec {
 /// A mistake in a file.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}")]
-struct Mistake {
+pub(super) struct Mistake {
     line: Option<usize>,
     what: String,
 }
