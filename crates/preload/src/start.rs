@@ -27,7 +27,7 @@ static HOST: Host = Host {
     ends_anywhere: thread::ends_anywhere,
     has_come: signal::has_come,
     after_call: signal::after_call,
-    settle_child: signal::settle_child,
+    settle: signal::settle_one,
     take_signal: signal::take,
     own_signals: signal::bit(signal::OURS),
     mask: signal::mask,

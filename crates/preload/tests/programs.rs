@@ -170,6 +170,12 @@ fn signals_are_not_lost_with_threads_that_end() {
     compare_c("storm.c");
 }
 
+/// Each that can be handled, also those that carriers do not block.
+#[test]
+fn handlers_run_on_threads_and_amid_nothing() {
+    compare_c("barrage.c");
+}
+
 #[test]
 fn signals_may_come_faster_than_they_are_handled() {
     compare_c("flood.c");

@@ -76,9 +76,9 @@ pub struct Host {
     /// arguments say whether the call was interrupted, and whether the thread can be cancelled at it. Returns
     /// whether it is to be made again.
     pub after_call: unsafe extern "C-unwind" fn(bool, bool) -> bool,
-    /// To be called by a hosted thread that is told of a child: the signal that was sent for that is with the thread
-    /// that it is for when this returns. `after_call` has it handled.
-    pub settle_child: fn(),
+    /// To be called by a hosted thread whose call has caused this signal to be sent: it is with the thread that it is
+    /// for when this returns. `after_call` has it handled.
+    pub settle: fn(c_int),
 }
 
 static HOST: AtomicPtr<Host> = AtomicPtr::new(ptr::null_mut());
@@ -247,10 +247,10 @@ pub(crate) fn ends_by_signal() {
     }
 }
 
-/// The caller is told of a child.
-pub(crate) fn settle_child() {
+/// This signal was sent for the caller's call: that is with the thread that it is for when this returns.
+pub(crate) fn settle(signal: c_int) {
     if let Some(host) = get().filter(|_| hosted::current().is_some()) {
-        (host.settle_child)();
+        (host.settle)(signal);
     }
 }
 

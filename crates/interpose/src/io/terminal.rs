@@ -85,21 +85,31 @@ pub(crate) fn stop_in_background(fd: c_int) -> Result<(), c_int> {
     if (host.mask)() & READS != 0 {
         return Err(libc::EIO);
     }
-    // SAFETY: zeros are an action, which the call overwrites.
-    let handler = unsafe {
-        let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-        libc::sigaction(libc::SIGTTIN, std::ptr::null(), action.as_mut_ptr());
-        action.assume_init().sa_sigaction
-    };
-    // (A handler would be called again and again, and may be meant for another thread.)
-    if !matches!(handler, libc::SIG_DFL | libc::SIG_IGN) {
-        return Ok(());
-    }
     // The kernel asks before it finds that there is nothing to read into.
     let nothing = || sys::call(Number::READ, [fd.into(), User::<u8>::NULL.into(), 0usize.into()]);
-    match offload(nothing) {
-        Err(libc::EIO) => Err(libc::EIO),
-        _ => Ok(()),
+    loop {
+        // SAFETY: zeros are an action, which the call overwrites.
+        let action = unsafe {
+            let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+            libc::sigaction(libc::SIGTTIN, std::ptr::null(), action.as_mut_ptr());
+            action.assume_init()
+        };
+        let asked = match action.sa_sigaction {
+            libc::SIG_DFL | libc::SIG_IGN => offload(nothing),
+            // (It ends with `EINTR` where the signal was sent.)
+            _ => without_parking(nothing),
+        };
+        match asked {
+            Err(libc::EIO) => return Err(libc::EIO),
+            Err(libc::EINTR) => host::settle(libc::SIGTTIN),
+            _ => return Ok(()),
+        }
+        if action.sa_flags & libc::SA_RESTART == 0 {
+            return Err(libc::EINTR);
+        }
+        // As the kernel does, again and again until the process is in the foreground.
+        host::handle_signals();
+        carefree_runtime::yield_now();
     }
 }
 

@@ -173,7 +173,7 @@ interpose! { anywhere
             // nor if a handler leaves the call before.
             original(unsafe { User::new(std::ptr::with_exposed_provenance::<c_void>(stream)) })
         });
-        host::settle_child();
+        host::settle(libc::SIGCHLD);
         status
     }
 }

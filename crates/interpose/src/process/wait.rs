@@ -108,7 +108,7 @@ pub(super) fn wait_for_child(
     until_changed(kind, id, options | libc::WEXITED, || {
         let tried = sys::call(Number::WAIT4, arguments);
         if matches!(tried, Ok(1..)) {
-            host::settle_child();
+            host::settle(libc::SIGCHLD);
         }
         (tried != Ok(0) || options & libc::WNOHANG != 0).then_some(tried)
     })
@@ -133,7 +133,7 @@ fn wait_for_child_by_id(kind: idtype_t, id: id_t, info: User<siginfo_t>, options
             return None;
         }
         if tried.is_ok() && !unchanged {
-            host::settle_child();
+            host::settle(libc::SIGCHLD);
         }
         if tried.is_ok() && !info.is_null() {
             if let Err(errno) = info.write(child) {

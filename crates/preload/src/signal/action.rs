@@ -13,7 +13,7 @@ use crate::signal::crash::{self, FAULTS};
 use crate::signal::fault;
 use crate::signal::post;
 use crate::signal::raised;
-use crate::signal::set::{OURS, RAISED, bit, ignores, is_signal};
+use crate::signal::set::{OURS, RAISED, TERMINAL, bit, ignores, is_signal};
 use crate::thread::record::{self, set_errno};
 
 /// Installs the handler for faults that the program has left to their default action, and for what calls raise.
@@ -93,9 +93,9 @@ fn is_fault(signal: c_int) -> bool {
     FAULTS.iter().any(|(fault, _)| *fault == signal)
 }
 
-/// Whether a call raises it, for which ours is called as well.
+/// Whether a call raises it or a terminal sends it, for which ours is called as well.
 fn is_raised(signal: c_int) -> bool {
-    is_signal(signal) && bit(signal) & RAISED != 0
+    is_signal(signal) && bit(signal) & (RAISED | TERMINAL) != 0
 }
 
 /// As `signal(2)` has it, and its namesakes of BSD's.

@@ -281,10 +281,11 @@ pub(crate) fn settle() {
     }
 }
 
-/// A child of the calling hosted thread's process has ended, stopped or gone on: what the kernel has sent for that is for
-/// a thread when this returns. (Also where it is ignored by default: it must be gone before the threads block it.)
-pub(crate) fn settle_child() {
-    if action(libc::SIGCHLD).sa_sigaction != libc::SIG_IGN {
+/// What the kernel has sent of this signal for a call of the calling hosted thread's is for a thread when this returns: as
+/// where a child has ended, stopped or gone on. (Also where it is ignored by default: it must be gone before the threads
+/// block it.)
+pub(crate) fn settle_one(signal: c_int) {
+    if action(signal).sa_sigaction != libc::SIG_IGN {
         post::settle();
     }
 }

@@ -16,7 +16,7 @@ use libc::siginfo_t;
 
 use crate::signal::deliver::{self, receiver};
 use crate::signal::set::{
-    FAULTS, OPEN, OURS, RAISED, UNBLOCKABLE, act_by_default, action, bit, change_kernels,
+    FAULTS, OPEN, OURS, RAISED, TERMINAL, UNBLOCKABLE, act_by_default, action, bit, change_kernels,
     give_to_process, ignores, number, take_pending,
 };
 use crate::signal::{alternate, beside, carrier, mask, post, timer};
@@ -65,7 +65,8 @@ pub(crate) fn run() -> ! {
         while let Some(info) = post::take_handed() {
             post::pass(|| pass_on(&info));
         }
-        let taken = !(post::excluded() | FAULTS | UNBLOCKABLE);
+        // (What stops the process is the kernel's: one that was taken would stop it after a SIGCONT that came since.)
+        let taken = !(post::excluded() | FAULTS | TERMINAL | UNBLOCKABLE);
         let found = match &settling {
             Some(settling) => take_pending(taken & settling.of, Some(0)),
             None => take_pending(taken, pause),
@@ -154,7 +155,7 @@ fn pass_on(info: &siginfo_t) {
     } else if deliver::deliver_to_any(*info) {
         return;
     }
-    if bit(signal) & (RAISED | FAULTS) != 0 {
+    if bit(signal) & (RAISED | TERMINAL | FAULTS) != 0 {
         // The kernel would hand it to a carrier.
         if let Some(main) = hosted::main_thread() {
             record::of(main).pending.push(*info, true);

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use libc::{sighandler_t, siginfo_t, ucontext_t};
 
-use crate::signal::set::{FAULTS, RAISED, bit, change_kernels, is_masked_as_ours};
+use crate::signal::set::{FAULTS, RAISED, TERMINAL, bit, change_kernels, is_masked_as_ours};
 use crate::signal::{alternate, beside, crash, deliver, post};
 use crate::thread::is_go;
 use crate::thread::record::{self, Record};
@@ -61,10 +61,10 @@ static ACTIONS: [Actions; SIGNALS] = [const { Actions::new() }; SIGNALS];
 /// Whether the program's threads are to be fibers.
 static STANDS_IN: AtomicBool = AtomicBool::new(false);
 
-/// What stands in for handlers of what calls raise: see [`raised`](crate::signal::raised).
+/// What stands in for handlers of what calls raise, and terminals send: see [`raised`](crate::signal::raised).
 static ON_RAISED: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
 
-/// Has handlers that are set from now on called by ours: those of what calls raise by `on_raised`.
+/// Has handlers that are set from now on called by ours: those of what calls raise or terminals send by `on_raised`.
 pub(super) fn prepare(on_raised: sighandler_t) {
     ON_RAISED.store(on_raised, Ordering::Relaxed);
     STANDS_IN.store(true, Ordering::Relaxed);
@@ -100,10 +100,11 @@ impl Actions {
     }
 }
 
-/// Where the action of a fault, or of what a call raises, is kept; `None` for other signals.
+/// Where the action of a fault, or of what a call raises or a terminal sends, is kept; `None` for other signals.
 fn actions_of(signal: c_int) -> Option<&'static Actions> {
-    let is_fault = (1..SIGNALS as c_int).contains(&signal) && (FAULTS | RAISED) & bit(signal) != 0;
-    is_fault.then(|| &ACTIONS[signal as usize])
+    let kept = FAULTS | RAISED | TERMINAL;
+    let is_kept = (1..SIGNALS as c_int).contains(&signal) && kept & bit(signal) != 0;
+    is_kept.then(|| &ACTIONS[signal as usize])
 }
 
 /// Whether it is what stands in the kernel's table in place of the program's handlers.
@@ -119,29 +120,29 @@ pub(crate) fn stand_in_for(signal: c_int, action: &libc::sigaction) -> Option<li
     if beside::is_child() {
         return None;
     }
-    if bit(signal) & RAISED != 0 {
-        return (action.sa_sigaction != libc::SIG_IGN).then(|| {
-            actions.set(action);
-            let mut ours = *action;
-            ours.sa_sigaction = ON_RAISED.load(Ordering::Relaxed);
-            ours.sa_flags =
-                (action.sa_flags | libc::SA_SIGINFO) & !(libc::SA_RESETHAND | libc::SA_NODEFER);
-            ours
-        });
+    let handler = action.sa_sigaction;
+    let called_by = |handler: sighandler_t| {
+        actions.set(action);
+        let mut ours = *action;
+        ours.sa_sigaction = handler;
+        ours.sa_flags =
+            (action.sa_flags | libc::SA_SIGINFO) & !(libc::SA_RESETHAND | libc::SA_NODEFER);
+        Some(ours)
+    };
+    if bit(signal) & (RAISED | TERMINAL) != 0 {
+        // (By default a process stops, whichever of its threads the kernel chooses.)
+        let is_kernels =
+            handler == libc::SIG_IGN || handler == libc::SIG_DFL && bit(signal) & TERMINAL != 0;
+        return if is_kernels { None } else { called_by(ON_RAISED.load(Ordering::Relaxed)) };
     }
     // Go knows the kernel's alternate stack, and no other. (What has handled a crash sets the handler that was there
     // before: that is not looked for in the loader's list again, of which the thread that crashed may have the lock.)
-    let handler = action.sa_sigaction;
     if matches!(handler, libc::SIG_DFL | libc::SIG_IGN)
         || !actions.has_had(handler) && is_go(handler)
     {
         return None;
     }
-    actions.set(action);
-    let mut ours = *action;
-    ours.sa_sigaction = on_fault as *const () as usize;
-    ours.sa_flags = (action.sa_flags | libc::SA_SIGINFO) & !(libc::SA_RESETHAND | libc::SA_NODEFER);
-    Some(ours)
+    called_by(on_fault as *const () as usize)
 }
 
 /// The action of the program's that is kept; `None` for signals of which none is.

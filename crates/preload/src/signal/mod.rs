@@ -43,7 +43,7 @@ pub(crate) use action::prepare as prepare_for_crashes;
 pub(crate) use alternate::{change as change_alternate, give_back as give_alternate_back};
 pub(crate) use beside::is_child;
 pub(crate) use carrier::is_ours;
-pub(crate) use deliver::{after_call, amid_call, end, handle, has_come, interrupt, settle_child};
+pub(crate) use deliver::{after_call, amid_call, end, handle, has_come, interrupt, settle_one};
 pub(crate) use dispatcher::{begin, give_up, renew, run};
 pub(crate) use jump::find as find_sigsetjmp;
 pub(crate) use kill::{by_number as kill_by_number, send};

@@ -66,25 +66,53 @@ struct Handed {
 
 impl Handed {
     const NONE: u32 = 0;
+    /// A thread writes or reads what is told.
     const CHANGES: u32 = 1;
     const THERE: u32 = 2;
+    /// As `CHANGES`, and the signal has come once more.
+    const AGAIN: u32 = 3;
 
     const fn new() -> Handed {
         let info = UnsafeCell::new(MaybeUninit::zeroed());
         Handed { state: AtomicU32::new(Handed::NONE), info }
     }
 
-    /// Accesses what is told in one state, which has the next one then; `None` in another state.
-    fn access<R>(&self, from: u32, to: u32, f: impl FnOnce(*mut siginfo_t) -> R) -> Option<R> {
-        let order = (Ordering::Acquire, Ordering::Relaxed);
-        self.state.compare_exchange(from, Handed::CHANGES, order.0, order.1).ok()?;
-        let result = f(self.info.get().cast());
-        self.state.store(to, Ordering::Release);
-        Some(result)
+    fn change(&self, from: u32, to: u32) -> bool {
+        self.state.compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Where one is there already, that stands for this one as well; also if it is taken just now.
+    fn put(&self, info: &siginfo_t) {
+        loop {
+            if self.change(Handed::NONE, Handed::CHANGES) {
+                // SAFETY: this thread has the state `CHANGES`.
+                unsafe { self.info.get().cast::<siginfo_t>().write(*info) };
+                return self.state.store(Handed::THERE, Ordering::Release);
+            }
+            let is_there =
+                || matches!(self.state.load(Ordering::Relaxed), Self::THERE | Self::AGAIN);
+            if self.change(Handed::CHANGES, Handed::AGAIN) || is_there() {
+                return;
+            }
+        }
+    }
+
+    /// The second result says that one more is there.
+    fn take(&self) -> Option<(siginfo_t, bool)> {
+        if !self.change(Handed::THERE, Handed::CHANGES) {
+            return None;
+        }
+        // SAFETY: this thread has the state `CHANGES`, and what is told was written.
+        let info = unsafe { self.info.get().cast::<siginfo_t>().read() };
+        let again = !self.change(Handed::CHANGES, Handed::NONE);
+        if again {
+            self.state.store(Handed::THERE, Ordering::Release);
+        }
+        Some((info, again))
     }
 }
 
-// SAFETY: what is told is accessed by the thread that has the state `CHANGES`.
+// SAFETY: what is told is accessed by the thread that has given it the state `CHANGES`.
 unsafe impl Sync for Handed {}
 
 /// Standard signals, by their numbers.
@@ -96,23 +124,27 @@ static HANDED_OVER: AtomicU32 = AtomicU32::new(0);
 pub(super) fn hand_over(info: &siginfo_t) {
     let signal = info.si_signo;
     let Some(handed) = HANDED.get(signal as usize) else { return };
-    // SAFETY: this thread accesses it.
-    let put = handed.access(Handed::NONE, Handed::THERE, |told| unsafe { told.write(*info) });
-    if put.is_some() {
-        HANDED_OVER.fetch_or(1 << signal, Ordering::SeqCst);
-        poke_it();
-    }
+    handed.put(info);
+    HANDED_OVER.fetch_or(1 << signal, Ordering::SeqCst);
+    poke_it();
 }
 
 /// Takes a signal that was handed over.
 pub(super) fn take_handed() -> Option<siginfo_t> {
-    let signal = match HANDED_OVER.load(Ordering::SeqCst) {
-        0 => return None,
-        some => some.trailing_zeros(),
-    };
-    HANDED_OVER.fetch_and(!(1 << signal), Ordering::SeqCst);
-    // SAFETY: this thread accesses what was written.
-    HANDED[signal as usize].access(Handed::THERE, Handed::NONE, |told| unsafe { told.read() })
+    loop {
+        let signal = match HANDED_OVER.load(Ordering::SeqCst) {
+            0 => return None,
+            some => some.trailing_zeros(),
+        };
+        // Cleared before the look: what is put later sets it again.
+        HANDED_OVER.fetch_and(!(1 << signal), Ordering::SeqCst);
+        if let Some((info, again)) = HANDED[signal as usize].take() {
+            if again {
+                HANDED_OVER.fetch_or(1 << signal, Ordering::SeqCst);
+            }
+            return Some(info);
+        }
+    }
 }
 
 /// The kernel's number of the dispatcher. It is there soon after the first thread has become a fiber.

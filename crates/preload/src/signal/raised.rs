@@ -1,18 +1,21 @@
-//! Signals that a call raises in the thread that makes it: `SIGPIPE` and `SIGXFSZ`.
+//! Signals that a call raises in the thread that makes it: `SIGPIPE` and `SIGXFSZ`; and those that a terminal sends to
+//! the process for a call: `SIGTTIN` and `SIGTTOU`.
 //!
 //! The kernel sends them to the carrier, and libc makes such calls itself, for its streams. So carriers do not block
 //! them, and a function of ours is in the kernel's table in place of the program's handler or the default action. It
 //! looks whether the call that was interrupted has failed so, and notes the signal for the thread that made it, which
 //! handles it as any other: at the end of its call, or when the dispatcher interrupts it. What else comes, be it sent
 //! to the process or raised by a call that another thread makes for a fiber, goes to the dispatcher.
+//! All that terminals send does so: carriers only let it through because calls fail in another way where it is
+//! blocked.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::Ordering;
 
 use libc::{off64_t, siginfo_t, ucontext_t};
 
-use crate::signal::set::{RAISED, act_by_default, action, bit, is_masked_as_ours};
-use crate::signal::{beside, deliver, fault, post};
+use crate::signal::set::{RAISED, TERMINAL, act_by_default, action, bit, is_masked_as_ours};
+use crate::signal::{beside, carrier, deliver, fault, post};
 use crate::thread::record;
 
 /// Has the default action of these done by ours.
@@ -40,6 +43,41 @@ fn result(context: &ucontext_t) -> i64 {
     result
 }
 
+/// Has a read of nothing end with `EINTR` that the kernel would begin again, whatever the flags of the program's action:
+/// by it this library asks whether a terminal may be read, and looks in between at what has come.
+fn end_read_of_nothing(context: &mut ucontext_t) {
+    const READ: u64 = libc::SYS_read as u64;
+    const EINTR: i64 = -(libc::EINTR as i64);
+    let registers = &mut context.uc_mcontext;
+    // The kernel has put back what the call began with, and it lies at the call's instruction.
+    #[cfg(target_arch = "x86_64")]
+    {
+        const SYSCALL: [u8; 2] = [0x0f, 0x05];
+        let of = |register: c_int| registers.gregs[register as usize] as u64;
+        let begins = (of(libc::REG_RAX), of(libc::REG_RSI), of(libc::REG_RDX)) == (READ, 0, 0);
+        if begins && is_at(of(libc::REG_RIP) as usize, SYSCALL) {
+            registers.gregs[libc::REG_RIP as usize] += SYSCALL.len() as i64;
+            registers.gregs[libc::REG_RAX as usize] = EINTR;
+        }
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        const SVC: [u8; 4] = [0x01, 0x00, 0x00, 0xd4];
+        let begins = (registers.regs[8], registers.regs[1], registers.regs[2]) == (READ, 0, 0);
+        if begins && is_at(registers.pc as usize, SVC) {
+            registers.pc += SVC.len() as u64;
+            registers.regs[0] = EINTR as u64;
+        }
+    }
+}
+
+/// Whether a place that was interrupted lies in this library, and this instruction there.
+fn is_at<const N: usize>(place: usize, instruction: [u8; N]) -> bool {
+    // SAFETY: this library's code, which does not end within what is run next.
+    let read = || unsafe { std::ptr::with_exposed_provenance::<[u8; N]>(place).read_unaligned() };
+    carrier::is_ours(place) && read() == instruction
+}
+
 /// # Safety
 /// Only the kernel calls it, as a handler with SA_SIGINFO.
 unsafe extern "C-unwind" fn on_raised(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
@@ -54,6 +92,14 @@ unsafe extern "C-unwind" fn on_raised(signal: c_int, info: *mut siginfo_t, conte
         }
         // SAFETY: what the kernel has passed.
         return unsafe { fault::plainly(&action, signal, info, context) };
+    }
+    if bit(signal) & TERMINAL != 0 {
+        // SAFETY: what the kernel has passed.
+        unsafe {
+            end_read_of_nothing(&mut *context);
+            post::hand_over(&*info);
+        }
+        return;
     }
     let failed = if signal == libc::SIGPIPE { libc::EPIPE } else { libc::EFBIG };
     match record::current() {

@@ -33,10 +33,12 @@ pub(crate) const FAULTS: u64 = bit(libc::SIGSEGV)
 /// Signals that the kernel sends to the thread whose call fails so.
 pub(crate) const RAISED: u64 = bit(libc::SIGPIPE) | bit(libc::SIGXFSZ);
 
-/// What a carrier does not block: faults, and what its calls raise; libc's own; what interrupts it; and what stops a
-/// process that uses its terminal from the background, which fails in another way if it is blocked.
-pub(crate) const OPEN: u64 =
-    FAULTS | RAISED | bit(32) | bit(33) | bit(OURS) | bit(libc::SIGTTIN) | bit(libc::SIGTTOU);
+/// What stops a process that uses its terminal from the background: the use fails in another way if it is blocked.
+pub(crate) const TERMINAL: u64 = bit(libc::SIGTTIN) | bit(libc::SIGTTOU);
+
+/// What a carrier does not block: faults, what its calls raise, and what stops the process; libc's own; and what
+/// interrupts it.
+pub(crate) const OPEN: u64 = FAULTS | RAISED | TERMINAL | bit(32) | bit(33) | bit(OURS);
 
 /// Signals that no thread can block.
 pub(crate) const UNBLOCKABLE: u64 = bit(libc::SIGKILL) | bit(libc::SIGSTOP) | bit(32) | bit(33);

@@ -9,15 +9,22 @@ use std::sync::atomic::Ordering;
 use carefree_runtime::wait::without_parking;
 use libc::{pid_t, termios};
 
+use crate::signal::deliver;
 use crate::signal::set::{bit, change_kernels};
-use crate::thread::record;
+use crate::thread::record::{self, set_errno};
 
 /// Makes a call with the calling thread's mask, as far as terminals are concerned.
 fn as_masked(call: impl FnOnce() -> c_int) -> c_int {
     let blocks =
         |record: &record::Record| record.mask.load(Ordering::SeqCst) & bit(libc::SIGTTOU) != 0;
     if record::current().is_none_or(|(_, record)| !blocks(record)) {
-        return call();
+        let done = call();
+        // SAFETY: the address of the caller's variable.
+        if done != 0 && unsafe { *libc::__errno_location() } == libc::EINTR {
+            deliver::settle();
+            set_errno(libc::EINTR);
+        }
+        return done;
     }
     // (A caller that parked might go on on another kernel thread.)
     without_parking(|| {

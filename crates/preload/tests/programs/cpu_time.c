@@ -87,6 +87,11 @@ static void *computes_until_over(void *unused) {
     return unused;
 }
 
+static void *yields_until_over(void *unused) {
+    while (!over) sched_yield();
+    return unused;
+}
+
 static void *waits_until_over(void *unused) {
     while (!over) usleep(1000);
     return unused;
@@ -120,7 +125,18 @@ int main(void) {
     assert(busy_used > 30 * MS && busy_used <= shown(CLOCK_PROCESS_CPUTIME_ID) - busy_before);
     assert(idle_used < busy_used / 2);
     assert(labs(shown(main_clock) - own()) < 5 * MS);
+    // Nor does it go back where threads go on in turn.
+    pthread_t turns[3];
+    for (int i = 0; i < 3; i++) assert(!pthread_create(&turns[i], NULL, yields_until_over, NULL));
+    clockid_t turns_clock = clock_of(turns[0]);
+    last = 0;
+    for (int i = 0; i < 200000; i++) {
+        long now = shown(turns_clock);
+        assert(now >= last);
+        last = now;
+    }
     over = 1;
+    for (int i = 0; i < 3; i++) pthread_join(turns[i], NULL);
     pthread_join(busy, NULL);
     pthread_join(idle, NULL);
     puts("told");

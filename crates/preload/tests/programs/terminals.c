@@ -54,6 +54,52 @@ static void *blocks_and_reads(void *argument) {
     return reads(argument);
 }
 
+static volatile sig_atomic_t handled;
+
+static void handle(int signal) {
+    (void)signal;
+    handled++;
+}
+
+static void *waits(void *argument) {
+    pause();
+    return argument;
+}
+
+// The first thread is interrupted where it uses the terminal. (The kernel chooses it if it can.)
+static void handles_in_background(void) {
+    printf("handles\n");
+    fflush(stdout);
+    pid_t child = fork();
+    if (!child) {
+        pthread_t thread;
+        struct sigaction action;
+        alarm(30);
+        setpgid(0, 0);
+        memset(&action, 0, sizeof action);
+        action.sa_handler = handle;
+        assert(!sigaction(SIGTTIN, &action, NULL) && !sigaction(SIGTTOU, &action, NULL));
+        sigset_t set;
+        sigemptyset(&set);
+        sigaddset(&set, SIGTTOU);
+        assert(!sigprocmask(SIG_UNBLOCK, &set, NULL));
+        assert(!pthread_create(&thread, NULL, waits, NULL));
+        usleep(50000);
+        changes(NULL);
+        printf("handled: %d\n", handled > 0);
+        fflush(stdout);
+        handled = 0;
+        reads(NULL);
+        printf("handled: %d\n", handled > 0);
+        exit(0);
+    }
+    setpgid(child, child);
+    int status;
+    assert(waitpid(child, &status, 0) == child);
+    printf("ended: %x\n", status);
+    fflush(stdout);
+}
+
 // A thread of a process in the background, which ignores a signal, or is let go on in the foreground if it stops.
 static void in_background(const char *how, void *(*function)(void *), int ignored) {
     printf("%s\n", how);
@@ -109,6 +155,7 @@ int main(void) {
         in_background("reads", reads, 0);
         in_background("reads, blocked", blocks_and_reads, 0);
         in_background("reads, ignored", reads, SIGTTIN);
+        handles_in_background();
         exit(0);
     }
     int status;

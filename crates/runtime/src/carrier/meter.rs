@@ -64,7 +64,8 @@ impl Meter {
     fn change(&self, change: impl FnOnce()) {
         let changes = self.changes.load(Ordering::Relaxed);
         self.changes.store(changes + 1, Ordering::Relaxed);
-        fence(Ordering::Release);
+        // (Not Release alone: the clock is read after that.)
+        fence(Ordering::SeqCst);
         change();
         self.changes.store(changes + 2, Ordering::Release);
     }
@@ -89,9 +90,10 @@ impl Meter {
 
     #[cold]
     fn end(&self) {
-        let now = used_by(libc::CLOCK_THREAD_CPUTIME_ID);
         let split = self.split_spent();
         self.change(|| {
+            // Amid the change: a reader that has read the clock later begins anew, and reports no more than this.
+            let now = used_by(libc::CLOCK_THREAD_CPUTIME_ID);
             let fiber = self.fiber.load(Ordering::Relaxed);
             self.fiber.store(ptr::null_mut(), Ordering::Relaxed);
             // SAFETY: `begin` was given a fiber.

@@ -120,7 +120,9 @@ impl Episode {
     #[inline]
     pub(crate) fn begin(&self, flags: u64) -> Ticket {
         // Only the fiber itself writes the word while it runs.
-        let number = (self.0.load(Ordering::Relaxed) >> NUMBER_SHIFT) + 1;
+        let word = self.0.load(Ordering::Relaxed);
+        debug_assert_eq!(word & STATE, RUNNING, "a wait begins amid another");
+        let number = (word >> NUMBER_SHIFT) + 1;
         self.0.store(number << NUMBER_SHIFT | flags | PARKING, Ordering::Release);
         Ticket(number)
     }
@@ -129,7 +131,9 @@ impl Episode {
     /// the key's bucket, and keeps it until the fiber is off its stack.
     #[inline]
     pub(crate) fn begin_held(&self) {
-        let number = (self.0.load(Ordering::Relaxed) >> NUMBER_SHIFT) + 1;
+        let word = self.0.load(Ordering::Relaxed);
+        debug_assert_eq!(word & STATE, RUNNING, "a wait begins amid another");
+        let number = (word >> NUMBER_SHIFT) + 1;
         self.0.store(number << NUMBER_SHIFT | BY_KEY_ALONE | PARKED, Ordering::Relaxed);
     }
 
