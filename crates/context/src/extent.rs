@@ -69,9 +69,9 @@ pub(crate) fn are_away() -> bool {
 /// Where a fiber or thread keeps its innermost extent, or null.
 pub type Place = Cell<*const Extent>;
 
-thread_local! {
-    /// The place of the running fiber or thread; null if it has none.
-    static PLACE: Cell<*const Place> = const { Cell::new(ptr::null()) };
+crate::thread_word! {
+    /// The [`Place`] of the running fiber or thread; null if it has none.
+    PLACE, "carefree_context_place"
 }
 
 /// Sets where the running fiber or thread keeps its list; null if it has none.
@@ -80,7 +80,7 @@ thread_local! {
 /// The place stays alive, and nothing else writes to it, until another one is set.
 #[inline(always)]
 pub unsafe fn set_place(place: *const Place) {
-    PLACE.set(place);
+    PLACE.set(place.cast_mut().cast());
 }
 
 /// The place of the running fiber or thread, if it has one.
@@ -88,7 +88,7 @@ pub unsafe fn set_place(place: *const Place) {
 fn place() -> Option<&'static Place> {
     // SAFETY: `set_place` requires the place to stay alive until another is set; callers use it at
     // once.
-    unsafe { PLACE.get().as_ref() }
+    unsafe { PLACE.get().cast::<Place>().as_ref() }
 }
 
 /// The innermost extent, or null.

@@ -39,6 +39,7 @@ mod context;
 mod float;
 mod fsgsbase;
 mod thread_pointer;
+mod thread_word;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 

@@ -230,9 +230,14 @@ impl Local {
     }
 }
 
-thread_local! {
+carefree_context::thread_word! {
     /// In a carrier's own context: the carrier. (A fiber finds its carrier in its header.)
-    pub(crate) static CARRIER: Cell<*const Carrier> = const { Cell::new(ptr::null()) };
+    CARRIER, "carefree_runtime_carrier"
+}
+
+/// Notes in the carrier's own context which it is; or null, where the thread is none any more.
+pub(crate) fn set_here(carrier: *const Carrier) {
+    CARRIER.set(carrier.cast_mut().cast());
 }
 
 /// The carrier the caller runs on.
@@ -243,7 +248,7 @@ pub(crate) fn here() -> Option<&'static Carrier> {
             return Some(of(me));
         }
     }
-    let carrier = CARRIER.get();
+    let carrier = CARRIER.get().cast::<Carrier>();
     // SAFETY: null, or the carrier that the calling thread runs, which is alive until its `run` returns
     // and clears this.
     unsafe { carrier.as_ref() }
@@ -251,7 +256,7 @@ pub(crate) fn here() -> Option<&'static Carrier> {
 
 /// To be called in the child of a fork: the calling thread is no carrier there.
 pub(crate) fn forget() {
-    CARRIER.set(ptr::null());
+    set_here(ptr::null());
 }
 
 /// The carrier that runs `me`, the calling fiber. It must not be used after a switch, when the fiber may

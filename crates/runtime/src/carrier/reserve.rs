@@ -13,7 +13,7 @@ use std::ptr;
 
 use carefree_ground::slice;
 
-use crate::carrier::carrier::{CARRIER, Carrier};
+use crate::carrier::carrier::{Carrier, set_here};
 use crate::protocol::sync::Ordering;
 
 impl Carrier {
@@ -24,7 +24,7 @@ impl Carrier {
             return false;
         }
         // What is made ready from here on, be it by a signal's handler, is for the others.
-        CARRIER.set(ptr::null());
+        set_here(ptr::null());
         // A timer that no sleeper knows of: a carrier that sets one leaves it to those that are up and look at
         // the timers before they sleep, but none may be left of these.
         let more = || runtime.has_submissions() || runtime.has_unkept_timer();
@@ -35,7 +35,7 @@ impl Carrier {
         };
         runtime.wake(sleeper);
         if !retired {
-            CARRIER.set(self);
+            set_here(self);
         }
         retired
     }
@@ -71,7 +71,7 @@ impl Carrier {
         if let Some(usual) = usual {
             slice::set(usual);
         }
-        CARRIER.set(self);
+        set_here(self);
         recalled
     }
 
@@ -81,7 +81,7 @@ impl Carrier {
             local.headers.clear();
             local.stacks.clear();
         });
-        CARRIER.set(ptr::null());
+        set_here(ptr::null());
         self.thread.store(0, Ordering::Relaxed);
     }
 }

@@ -12,7 +12,7 @@ use carefree_ground::text::Text;
 use carefree_reactor::clock::NEVER;
 
 use crate::carrier::calls;
-use crate::carrier::carrier::{CARRIER, Carrier, assign_to_enter, count};
+use crate::carrier::carrier::{Carrier, assign_to_enter, count, set_here};
 use crate::carrier::lookout;
 use crate::carrier::meter;
 use crate::carrier::policy::{
@@ -43,7 +43,7 @@ impl Carrier {
     pub(crate) fn run(&self) {
         #[cfg(simulated)]
         crate::simulation::machine::enter(self.index);
-        CARRIER.set(self);
+        set_here(self);
         // SAFETY: the call has no preconditions.
         self.thread.store(unsafe { libc::gettid() }, Ordering::Relaxed);
         // Threads started by std have one already.

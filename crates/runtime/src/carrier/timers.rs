@@ -132,9 +132,9 @@ mod model {
             let fiber = world.fiber();
             let (shard, timed) = (Shard::new(0, 5), Set::new());
             // It has had a timer, and is listed still.
-            shard.remove(shard.insert(3, fiber, fiber.episode.begin(0), &timed).0);
-            let shared = Arc::new(Shared { shard, timed, sleeps: AtomicBool::new(false) });
             let ticket = fiber.episode.begin(0);
+            shard.remove(shard.insert(3, fiber, ticket, &timed).0);
+            let shared = Arc::new(Shared { shard, timed, sleeps: AtomicBool::new(false) });
             let going_to_sleep = {
                 let shared = shared.clone();
                 loom::thread::spawn(move || {
@@ -172,8 +172,8 @@ mod tests {
         // (No thread runs them.)
         let runtime = Runtime::new("timers", 200, None);
         let listed = || runtime.carriers_with_timers().map(|c| c.index()).collect::<Vec<_>>();
-        let fiber = FiberRef::new(Box::leak(Box::new(Header::new())));
         let set = |carrier: usize, deadline| {
+            let fiber = FiberRef::new(Box::leak(Box::new(Header::new())));
             let shard = &runtime.carriers[carrier].shard;
             shard.insert(deadline, fiber, fiber.episode.begin(0), &runtime.timed).0
         };

@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::ptr;
-use std::sync::atomic::{AtomicIsize, Ordering};
 
 use carefree_context::{arch, extent};
 
@@ -10,17 +9,16 @@ use crate::fiber::bed;
 use crate::fiber::header::{FiberRef, Kind};
 use crate::fiber::registry;
 
-thread_local! {
+carefree_context::thread_word! {
     /// The header of the fiber that runs here; or of the plain thread, once it has waited. In own mode each
-    /// fiber has this variable to itself; in shared mode it is the carrier's, written at each switch.
-    static CURRENT: Cell<*mut u8> = const { Cell::new(ptr::null_mut()) };
+    /// fiber has this word to itself; in shared mode it is the carrier's, written at each switch.
+    CURRENT, "carefree_runtime_current"
+}
+
+thread_local! {
     /// Gives back a thread's header when the thread ends.
     static THREAD: Cell<Option<ThreadHeader>> = const { Cell::new(None) };
 }
-
-/// The offset of `CURRENT` from the thread pointer. It is used for prefetching only, so a wrong one does no
-/// harm.
-static CURRENT_FROM_TP: AtomicIsize = AtomicIsize::new(0);
 
 /// Fetches what a switch to `fiber`, which is in a queue, reads first: the innermost frame on its stack, and
 /// its `CURRENT`.
@@ -34,15 +32,7 @@ pub(crate) fn prefetch_stack(fiber: FiberRef) {
     for line in 0..3 {
         arch::prefetch(sp.wrapping_add(line * 64));
     }
-    let current = CURRENT_FROM_TP.load(Ordering::Relaxed);
-    arch::prefetch(context.thread_pointer().wrapping_offset(current));
-}
-
-/// Finds the offset of `CURRENT` from the thread pointer.
-pub(crate) fn locate_current() {
-    let address = CURRENT.with(|current| current.as_ptr() as isize);
-    let tp = arch::thread_pointer() as isize;
-    CURRENT_FROM_TP.store(address.wrapping_sub(tp), Ordering::Relaxed);
+    arch::prefetch(context.thread_pointer().wrapping_offset(CURRENT.offset()));
 }
 
 /// Notes which fiber runs here, or that none does.

@@ -20,7 +20,7 @@ use crate::carrier::clock;
 use crate::carrier::launch::{Launched, launch};
 use crate::carrier::lookout;
 use crate::carrier::runtimes;
-use crate::fiber::current::{current_fiber, locate_current};
+use crate::fiber::current::current_fiber;
 use crate::fiber::furnish;
 use crate::fiber::size;
 use crate::fiber::virtual_time::VirtualTime;
@@ -377,7 +377,6 @@ pub fn prepare_process() {
         if carefree_settings::setting("CAREFREE_FSGSBASE").is_some_and(|v| v == "off") {
             arch::force_no_fsgsbase();
         }
-        locate_current();
         fork::prepare_process();
         census::set_look(deadlock::look);
         // SAFETY: the function may be called by a signal handler: it reads the running fiber's header, and
