@@ -17,6 +17,8 @@ pub struct Series<'a> {
     pub machine: String,
     /// What records are of, by the time they began, where that was told.
     labels: BTreeMap<&'a str, &'a str>,
+    /// The fingerprints of the programs that took the samples, by version and by the time the record began.
+    programs: BTreeMap<(&'a str, &'a str), BTreeSet<&'a str>>,
 }
 
 /// A step that changed a figure.
@@ -32,6 +34,9 @@ pub struct Step<'a> {
     pub change: Change,
     /// Whether there are points between the two, none of which is a step.
     pub drift: bool,
+    /// Whether other programs of the lab's than before have measured the same version, or another build of it: these
+    /// may have made the step.
+    pub other_programs: bool,
 }
 
 /// Steps in figures with samples are reported from this factor on, where a difference was shown:
@@ -41,8 +46,8 @@ const TESTED: f64 = 1.05;
 /// A figure, and the time its record began.
 type Point<'a> = (&'a Measurement, &'a str);
 
-/// The same, and the runs its samples come from.
-type Sampled<'a> = (&'a Measurement, &'a str, BTreeSet<&'a str>);
+/// The same, the runs its samples come from, and the programs.
+type Sampled<'a> = (&'a Measurement, &'a str, [BTreeSet<&'a str>; 2]);
 
 /// The figures of `records`, each through its history; those that were measured once are left out.
 /// A run that used samples of another again is no second point: of those that share samples, the
@@ -56,9 +61,11 @@ pub fn series(records: &[Record]) -> Vec<Series<'_>> {
     let mut found: BTreeMap<Key<'_>, Vec<Sampled<'_>>> = BTreeMap::new();
     for record in records {
         let machine = record::machine_name(&record.environment);
-        let mut runs: BTreeMap<&Subject, BTreeSet<&str>> = BTreeMap::new();
+        let mut origins: BTreeMap<&Subject, [BTreeSet<&str>; 2]> = BTreeMap::new();
         for sample in &record.samples {
-            runs.entry(&sample.subject).or_default().insert(&sample.run);
+            let [runs, programs] = origins.entry(&sample.subject).or_default();
+            runs.insert(&sample.run);
+            programs.insert(&sample.program);
         }
         for m in &record.results {
             let s = &m.subject;
@@ -71,18 +78,22 @@ pub fn series(records: &[Record]) -> Vec<Series<'_>> {
                 s.parameters.to_string(),
                 machine.clone(),
             );
-            let runs = runs.get(s).cloned().unwrap_or_default();
-            found.entry(key).or_default().push((m, &record.environment.started, runs));
+            let origins = origins.get(s).cloned().unwrap_or_default();
+            found.entry(key).or_default().push((m, &record.environment.started, origins));
         }
     }
     found
         .into_iter()
-        .map(|((.., machine), points)| (machine, independent(points)))
-        .map(|(machine, mut points)| {
+        .map(|((.., machine), sampled)| {
+            let mut programs: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();
+            for (m, started, [_, of_point]) in &sampled {
+                programs.entry((&*m.subject.version, *started)).or_default().extend(of_point);
+            }
+            let mut points = independent(sampled);
             let key =
                 |m: &Measurement| (version_key(&m.subject.version), m.subject.version.clone());
             points.sort_by_cached_key(|(m, started)| (key(m), *started));
-            Series { points, machine, labels: labels.clone() }
+            Series { points, machine, labels: labels.clone(), programs }
         })
         .filter(|series| series.points.len() > 1)
         .collect()
@@ -93,8 +104,8 @@ fn independent(mut points: Vec<Sampled<'_>>) -> Vec<Point<'_>> {
     points.sort_by_key(|(m, started, _)| (std::cmp::Reverse(m.samples.len()), *started));
     let mut kept: Vec<Sampled<'_>> = Vec::new();
     for point in points {
-        let (m, _, runs) = &point;
-        let shares = |(other, _, theirs): &Sampled<'_>| {
+        let (m, _, [runs, _]) = &point;
+        let shares = |(other, _, [theirs, _]): &Sampled<'_>| {
             other.subject.version == m.subject.version && !runs.is_disjoint(theirs)
         };
         if !kept.iter().any(shares) {
@@ -203,10 +214,25 @@ impl<'a> Series<'a> {
         };
         let (before, after) = (&old.subject.version, &new.subject.version);
         let between = match before == after {
+            // (Two records may have one label.)
+            true if self.moment(then) == self.moment(now) => (then.to_owned(), now.to_owned()),
             true => (self.moment(then).to_owned(), self.moment(now).to_owned()),
             false => (before.clone(), after.clone()),
         };
-        told.then_some(Step { old, new, between, change, drift: false })
+        let other_programs = before == after && self.differ(after, then, now);
+        told.then_some(Step { old, new, between, change, drift: false, other_programs })
+    }
+
+    /// Whether no program has taken samples of both records. (Ours is measured by itself: it is the runtime.)
+    fn differ(&self, version: &str, then: &str, now: &str) -> bool {
+        let is_ours = self.points.iter().any(|(m, _)| m.subject.is_ours());
+        let of = |started| self.programs.get(&(version, started)).filter(|all| !all.contains(""));
+        match (of(then), of(now)) {
+            (Some(old), Some(new)) if !is_ours && !old.is_empty() && !new.is_empty() => {
+                old.is_disjoint(new)
+            }
+            _ => false,
+        }
     }
 }
 
@@ -219,13 +245,19 @@ impl Step<'_> {
 
     /// `ruby: thread allocation 3.6x slower from 3.2 to 3.3 (18.1 µs to 65.1 µs)`.
     pub fn sentence(&self) -> String {
-        let Step { old, new, between: (from, to), change, drift } = self;
+        let Step { old, new, between: (from, to), change, drift, other_programs } = self;
         let subject = &new.subject;
         let how = if *drift { ", little by little" } else { "" };
         // Without samples nothing tells chance from change; the reader is told so.
         let source = if change.verdict == Verdict::Untested { ", as published" } else { "" };
+        let blame = match other_programs {
+            true => {
+                format!("; the lab's program is another since, or the build of {}", subject.version)
+            }
+            false => String::new(),
+        };
         format!(
-            "{}: {} {} {} from {from} to {to}{how} ({} to {}{source})",
+            "{}: {} {} {} from {from} to {to}{how} ({} to {}{source}){blame}",
             subject.runtime,
             subject.unit,
             what(new),
@@ -437,6 +469,46 @@ mod tests {
         }
         let said = sentences(&records);
         assert!(said.iter().all(|line| line.contains("from 1a2b3c to 4d5e6f")), "{said:#?}");
+        records[0].run.label = Some("4d5e6f".into());
+        let said = sentences(&records);
+        assert!(said.iter().all(|line| line.contains(between)), "one label of both: {said:#?}");
+    }
+
+    /// The runtime is the same: it is not blamed alone.
+    #[test]
+    fn a_step_says_where_the_labs_program_has_changed() {
+        let record = |started: &str, runtime: &str, program: &str, value: f64| {
+            let reading = |at: usize| Reading {
+                subject: Subject {
+                    runtime: runtime.into(),
+                    version: "3.3".into(),
+                    unit: "fiber".into(),
+                    workload: "alloc".into(),
+                    ..Subject::default()
+                },
+                run: started.into(),
+                position: at,
+                program: program.into(),
+                figures: BTreeMap::from([("time_per_unit".to_owned(), value + at as f64)]),
+                ..Reading::default()
+            };
+            let environment = Environment { started: started.into(), ..Environment::default() };
+            let samples = (0..7).map(reading).collect();
+            Record::new(environment, RunFacts::default(), samples, Vec::new()).without_proofs()
+        };
+        let said = |runtime: &str, programs: [&str; 2]| {
+            let [old, new] = programs;
+            let records = [record("may", runtime, old, 100.0), record("june", runtime, new, 300.0)];
+            sentences(&records)
+        };
+        let blame = "; the lab's program is another since, or the build of 3.3";
+        let other = said("ruby", ["p1", "p2"]);
+        assert!(other.len() == 1 && other[0].ends_with(blame), "{other:?}");
+        for same in
+            [said("ruby", ["p1", "p1"]), said("ruby", ["", ""]), said("carefree", ["p1", "p2"])]
+        {
+            assert!(same.len() == 1 && !same[0].contains("program"), "{same:?}");
+        }
     }
 
     #[test]

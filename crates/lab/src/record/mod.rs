@@ -89,7 +89,7 @@ impl Record {
 
     /// Without what each sample said of its work, which only JSON shows and which is most of the
     /// memory of thousands of records.
-    fn without_proofs(mut self) -> Record {
+    pub(crate) fn without_proofs(mut self) -> Record {
         let mut known = BTreeSet::new();
         let results = self.results.iter_mut().map(|result| &mut result.subject);
         for subject in results.chain(self.samples.iter_mut().map(|sample| &mut sample.subject)) {
@@ -100,8 +100,8 @@ impl Record {
             }
         }
         for sample in &mut self.samples {
-            let Reading { subject, run, position, .. } = mem::take(sample);
-            *sample = Reading { subject, run, position, ..Reading::default() };
+            let Reading { subject, run, position, program, .. } = mem::take(sample);
+            *sample = Reading { subject, run, position, program, ..Reading::default() };
         }
         self.samples.shrink_to_fit();
         self

@@ -3,10 +3,10 @@
 use carefree_workloads::workload::Workload;
 
 use super::Measurement;
+use super::subject::OURS;
 use crate::metric;
 use crate::version::version_key;
 
-const OURS: [&str; 2] = ["carefree", "rust"];
 const UNITS: [&str; 3] = ["coroutine", "fiber", "thread"];
 
 /// The place of `name` among `known`, the unknown ones behind, by name.

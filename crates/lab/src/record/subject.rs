@@ -11,6 +11,9 @@ use crate::serving;
 use crate::sweep;
 use crate::trial::Trial;
 
+/// The runtimes that the lab's own program has in it.
+pub(super) const OURS: [&str; 2] = ["carefree", "rust"];
+
 /// The five keys of a figure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Subject {
@@ -36,10 +39,15 @@ impl Subject {
 
     /// `thread alloc`, and with the runtime where it is not ours: `ruby 3.3.8 thread alloc`.
     pub fn spoken(&self) -> String {
-        match self.runtime.as_str() {
-            "carefree" | "rust" => format!("{} {}", self.unit, self.workload),
-            _ => self.to_string(),
+        match self.is_ours() {
+            true => format!("{} {}", self.unit, self.workload),
+            false => self.to_string(),
         }
+    }
+
+    /// Whether it is about units that the lab's own program has in it.
+    pub(crate) fn is_ours(&self) -> bool {
+        OURS.contains(&&*self.runtime)
     }
 
     /// What two sides are about, with the runtime even where it is ours: `lua 5.4.4 → 5.1.5
