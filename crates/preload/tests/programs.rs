@@ -176,6 +176,12 @@ fn handlers_run_on_threads_and_amid_nothing() {
     compare_c("barrage.c");
 }
 
+/// Also with one carrier, where the thread that has unlocked runs on.
+#[test]
+fn threads_get_locks_that_are_taken_again_at_once() {
+    compare_c("starving.c");
+}
+
 #[test]
 fn signals_may_come_faster_than_they_are_handled() {
     compare_c("flood.c");

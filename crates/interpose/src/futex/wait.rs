@@ -24,6 +24,7 @@ use crate::call::user::User;
 use crate::futex::call::{command, is_private, key};
 use crate::time::deadline::{Clock, absolute};
 use crate::time::duration;
+use crate::wait::starvation::Starving;
 
 /// The longest wait for a word that other processes may change, in nanoseconds.
 const RECHECK: u64 = 5_000_000;
@@ -70,11 +71,20 @@ pub(crate) fn wait_plain(word: User<u32>, value: u32, mask: u32) -> c_long {
     let word = unsafe { AtomicU32::from_ptr(word.pointer()) };
     let validate = || word.load(Ordering::SeqCst) == value;
     let reason = reason(address, value);
+    let _starving = starving(address, value);
     match park_tagged(address, mask, validate, reason, Until::WOKEN_ONLY) {
         Outcome::Invalid => answer(Err(libc::EAGAIN)) as c_long,
         // (Nothing but a wake-up ends it.)
         _ => 0,
     }
+}
+
+/// The calling fiber, if it starves for a lock. (Locks made of futexes have this value where others wait: std's, and
+/// libc's.)
+#[inline(always)]
+fn starving(address: usize, value: u32) -> Option<Starving> {
+    const CONTENDED: u32 = 2;
+    if value == CONTENDED { Starving::after_waits_for(address) } else { None }
 }
 
 /// What a fiber waits for by a word that has this value.
@@ -126,6 +136,7 @@ pub(crate) fn wait(
     let until = Until { deadline: deadline.min(look_again), cancellable };
     let validate = || word.load(Ordering::SeqCst) == value;
     let reason = reason(address, value);
+    let _starving = starving(address, value);
     let outcome = loop {
         let outcome = guarded(|| park_tagged(key, mask, validate, reason, until));
         // A signal has come for a hosted thread. The kernel begins a wait without a time limit again, if the

@@ -12,6 +12,7 @@ use carefree_runtime::lot::{self, is_waited_after_change};
 
 use crate::call::user::User;
 use crate::futex::call::{ANY, Kernel, is_private, key};
+use crate::wait::starvation::let_woken_run;
 
 /// One in so many wake-ups asks the kernel before it wakes fibers.
 const TURNS: u32 = 128;
@@ -37,6 +38,7 @@ pub(crate) fn wake<K: Kernel>(word: User<u32>, operation: c_int, value: u32, mas
     let count = count(value);
     let woken = lot::unpark_matching(key, count, move |waiting| waiting & mask != 0);
     if woken == count {
+        let_woken_run();
         return woken as c_long;
     }
     // Fewer are asked for than there were.

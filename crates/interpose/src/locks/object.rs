@@ -26,6 +26,7 @@ use carefree_runtime::{Outcome, Reason, lot};
 
 use crate::call::fiber::guarded;
 use crate::call::host;
+use crate::wait::starvation::{Starving, let_woken_run};
 
 /// The longest wait for an unlock that may not be seen, in nanoseconds; and the first, which is shorter.
 pub(crate) const RECHECK: u64 = 2_000_000;
@@ -92,7 +93,10 @@ impl Wait {
         cancellable: bool,
     ) -> Result<R, Broken> {
         let mut span = FIRST_RECHECK;
+        let mut losses = 0;
         loop {
+            let _starving = Starving::after(losses);
+            losses += 1;
             let unseen = match self.unseen {
                 Unseen::Never => false,
                 Unseen::Always => true,
@@ -160,5 +164,7 @@ pub(crate) fn is_waited_after_release(key: usize) -> bool {
 #[cold]
 #[inline(never)]
 fn wake(key: usize, count: usize) {
-    lot::unpark(key, count);
+    if lot::unpark(key, count) > 0 {
+        let_woken_run();
+    }
 }

@@ -17,6 +17,7 @@ use crate::call::user::User;
 use crate::locks::kinds::kinds;
 use crate::locks::object::{Unseen, Wait, is_waited_after_release};
 use crate::time::deadline::{Clock, absolute_of, check_of};
+use crate::wait::starvation::let_woken_run;
 
 type Lock = libc::pthread_rwlock_t;
 type Time<'u> = User<'u, libc::timespec>;
@@ -118,8 +119,10 @@ fn wake_if_given_up(lock: User<Lock>, result: c_int) -> c_int {
 fn wake(lock: User<Lock>) {
     let key = lock.address();
     if is_waited_after_release(key) {
-        lot::unpark_matching(key, usize::MAX, |tag| tag == READER);
-        lot::unpark_matching(key, 1, |tag| tag == WRITER);
+        let readers = lot::unpark_matching(key, usize::MAX, |tag| tag == READER);
+        if readers + lot::unpark_matching(key, 1, |tag| tag == WRITER) > 0 {
+            let_woken_run();
+        }
     }
 }
 

@@ -8,4 +8,5 @@ pub(crate) mod offload;
 pub(crate) mod parking;
 pub(crate) mod polling;
 pub(crate) mod readiness;
+pub(crate) mod starvation;
 pub(crate) mod user_op;

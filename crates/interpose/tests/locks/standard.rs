@@ -62,6 +62,39 @@ fn a_mutex_held_by_a_sleeping_fiber_blocks_no_carrier() {
     });
 }
 
+/// Its owner gives it back and takes it again at once, and sleeps with it: so it is taken whenever the other looks.
+#[test]
+fn a_mutex_is_had_by_all_that_wait() {
+    on_fibers(|| {
+        let mutex = Arc::new(Mutex::new(0));
+        let ends = Arc::new(AtomicUsize::new(0));
+        let keeper = {
+            let (mutex, ends) = (Arc::clone(&mutex), Arc::clone(&ends));
+            spawn(move || {
+                while ends.load(SeqCst) == 0 {
+                    let _held = mutex.lock().unwrap();
+                    sleep(Duration::from_micros(20));
+                }
+            })
+        };
+        let waiting: Vec<_> = (0..3)
+            .map(|_| {
+                let mutex = Arc::clone(&mutex);
+                spawn(move || {
+                    for _ in 0..10 {
+                        *mutex.lock().unwrap() += 1;
+                        sleep(Duration::from_micros(1));
+                    }
+                })
+            })
+            .collect();
+        waiting.into_iter().for_each(|fiber| fiber.join().unwrap());
+        ends.store(1, SeqCst);
+        keeper.join().unwrap();
+        assert_eq!(*mutex.lock().unwrap(), 30);
+    });
+}
+
 #[test]
 fn a_thread_waits_for_a_fiber_and_a_fiber_for_a_thread() {
     on_fibers(|| {

@@ -1,0 +1,71 @@
+//! Fibers that wait for a lock and lose it again and again.
+//!
+//! A fiber that is woken for a lock has to wait for a carrier. The fiber that has unlocked runs on: if it locks again
+//! at once and waits with the lock, as a loop around a sleep does, the woken one finds the lock taken whenever it
+//! looks. The kernel would let a thread that it wakes run before the one that wakes it, now and then. So a fiber that
+//! has lost [`LOSSES`] times *starves*, and while one does, each unlock that has woken a fiber yields to it.
+//!
+//! Nothing else changes: whoever comes first still gets a lock, and an unlock that finds nobody starving costs one more
+//! load.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use carefree_runtime::wait::on_fiber;
+
+use crate::call::fiber::guarded;
+
+/// How often a fiber loses a lock before it starves.
+const LOSSES: usize = 16;
+
+/// How many fibers starve. (The child of a fork may have some counted that it has not: its unlocks yield then.)
+static STARVING: AtomicUsize = AtomicUsize::new(0);
+
+/// A fiber that starves, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Starving(());
+
+impl Starving {
+    fn new() -> Starving {
+        STARVING.fetch_add(1, Ordering::Relaxed);
+        Starving(())
+    }
+
+    /// The calling fiber, if it has lost a lock so many times in one call.
+    #[inline]
+    pub(crate) fn after(losses: usize) -> Option<Starving> {
+        (losses >= LOSSES).then(Starving::new)
+    }
+
+    /// The calling fiber, if it waits for the lock at `address` so many times in turn, and for no other. It may have
+    /// had the lock in between: then it starves for one wait.
+    #[inline]
+    pub(crate) fn after_waits_for(address: usize) -> Option<Starving> {
+        let [known, waits] = [WAITS.get() as usize >> COUNT_BITS, WAITS.get() as usize & COUNT];
+        let waits = if known == address { waits + 1 } else { 0 };
+        WAITS.set(std::ptr::without_provenance_mut((address << COUNT_BITS) | (waits % LOSSES)));
+        Starving::after(waits)
+    }
+}
+
+impl Drop for Starving {
+    fn drop(&mut self) {
+        STARVING.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+carefree_context::thread_word! {
+    /// The address that the fiber has waited for last, and how many times in turn. (Addresses of user memory leave
+    /// the upper bits.)
+    WAITS, "carefree_interpose_waits"
+}
+
+const COUNT_BITS: u32 = 8;
+const COUNT: usize = (1 << COUNT_BITS) - 1;
+
+/// To be called by a fiber that has unlocked, and woken another for that: lets the latter run first, if one starves.
+#[inline]
+pub(crate) fn let_woken_run() {
+    if STARVING.load(Ordering::Relaxed) != 0 && on_fiber() {
+        guarded(carefree_runtime::yield_now);
+    }
+}
