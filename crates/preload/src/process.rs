@@ -5,7 +5,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use carefree_ground::kernel;
 use carefree_runtime::hosted;
@@ -17,21 +17,28 @@ use crate::signal;
 use crate::thread::{self, exempt, record};
 use crate::unsuited::{self, File, Strings, without_us};
 
-/// Installs the handlers of forks that run first in the child, before the runtime forgets that its caller was a
-/// hosted thread. Once in a process.
-pub(crate) fn prepare_first() {
+/// Installs the handlers of forks, this library's and the runtime's, once in a process: before any of the program's, which
+/// may wait (see `hosted::install_fork_handlers`).
+///
+/// The first of them run first in the child, before the runtime forgets that its caller was a hosted thread. The last run
+/// before the runtime's and after them. Between these no handlers of signals are called on the thread that forks: the
+/// locks of libc's malloc are taken then, and the runtime's own, and a handler that waits would leave them taken while
+/// others run.
+pub(crate) fn prepare() {
+    static PREPARED: AtomicBool = AtomicBool::new(false);
+    if PREPARED.swap(true, Ordering::SeqCst) {
+        return;
+    }
     // SAFETY: functions of this library, which is never unloaded.
-    unsafe { libc::pthread_atfork(Some(before), None, Some(first_in_child)) };
+    unsafe {
+        libc::pthread_atfork(Some(before), None, Some(first_in_child));
+        hosted::install_fork_handlers();
+        libc::pthread_atfork(Some(hold), Some(let_go), Some(in_child));
+    }
 }
 
-/// Installs the handlers of forks that run before the runtime's and after them, once in a process.
-///
-/// Between the former and the latter no handlers of signals are called on the thread that forks: the locks of libc's
-/// malloc are taken then, and the runtime's own, and a handler that waits would leave them taken while others run.
-pub(crate) fn prepare() {
-    // SAFETY: functions of this library, which is never unloaded.
-    unsafe { libc::pthread_atfork(Some(hold), Some(let_go), Some(in_child)) };
-}
+/// A handler of forks.
+type Handler = Option<unsafe extern "C" fn()>;
 
 extern "C" fn hold() {
     if let Some((_, record)) = record::current() {
@@ -119,6 +126,18 @@ unsafe fn with_mask(
 }
 
 stand_in! {
+    /// What `pthread_atfork(3)` calls, of which each program and library has a copy.
+    fn __register_atfork(
+        prepare: Handler,
+        in_parent: Handler,
+        in_child: Handler,
+        library: *const c_void,
+    ) -> c_int {
+        self::prepare();
+        // SAFETY: the caller's arguments.
+        unsafe { next(prepare, in_parent, in_child, library) }
+    }
+
     /// `execve(2)`.
     fn execve(path: *const c_char, arguments: Strings, environment: Strings) -> c_int {
         let file = File::At(libc::AT_FDCWD, path);

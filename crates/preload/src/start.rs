@@ -153,11 +153,7 @@ pub(crate) fn host() -> bool {
     *record::MAIN.policy.lock() = Policy::of_kernel_thread();
     record::MAIN.niceness.store(niceness::of_kernel_thread(), Ordering::Relaxed);
     hosted::leave_faults();
-    // Before the runtime installs its own, in `adopt`.
-    static FORKS: AtomicI32 = AtomicI32::new(0);
-    if FORKS.swap(1, Ordering::Relaxed) == 0 {
-        crate::process::prepare_first();
-    }
+    crate::process::prepare();
     let bytes = thread::default_stack();
     HOSTED_STACK.store(bytes, Ordering::Relaxed);
     // Larger ones than there can be are refused when a thread asks for one.
@@ -170,7 +166,6 @@ pub(crate) fn host() -> bool {
         Ok(_) => {
             static PREPARED: AtomicI32 = AtomicI32::new(0);
             if PREPARED.swap(1, Ordering::Relaxed) == 0 {
-                crate::process::prepare();
                 signal::prepare_for_crashes();
                 crate::mutex::tell();
             }

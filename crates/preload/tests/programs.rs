@@ -176,6 +176,12 @@ fn handlers_run_on_threads_and_amid_nothing() {
     compare_c("barrage.c");
 }
 
+/// Installed before there are threads, and so before the runtime's.
+#[test]
+fn handlers_of_forks_may_wait() {
+    compare_c("fork_handlers.c");
+}
+
 /// Also with one carrier, where the thread that has unlocked runs on.
 #[test]
 fn threads_get_locks_that_are_taken_again_at_once() {

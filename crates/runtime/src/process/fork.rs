@@ -31,8 +31,9 @@
 //! but call exec. `_Fork` runs none either; after it a child may do only what a signal handler may.
 
 use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use carefree_context::{fork, tls};
+use carefree_context::{arch, fork, tls};
 
 use crate::carrier::bucket;
 use crate::carrier::carrier;
@@ -55,22 +56,51 @@ use crate::protocol::generation;
 use crate::protocol::sync::membarrier;
 use crate::wait::offload;
 
-/// Installs handlers of forks, once in a process.
+/// Whether the handlers have something to do.
+static PREPARED: AtomicBool = AtomicBool::new(false);
+
+/// The thread pointer of the caller of `fork` that holds the locks; 0 if none does.
+static HOLDER: AtomicUsize = AtomicUsize::new(0);
+
+/// Prepares for forks, once in a process.
 pub(crate) fn prepare_process() {
     // Finds out what the child could not, and makes the locks that `prepare` takes.
     tls::mode();
     bucket::prepare();
-    // SAFETY: the handlers are functions of this program, and may be called at any fork.
-    unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
+    install();
+    PREPARED.store(true, Ordering::SeqCst);
+}
+
+/// Installs the handlers of forks, once in a process.
+///
+/// # Before the program's
+///
+/// libc calls those that prepare a fork in the order opposite to that in which they were installed. Those of
+/// the program's that are called after `prepare` may wait, as for a lock; and what runs on the carrier meanwhile
+/// would wait for the locks that `prepare` has taken. So a host installs these before all others.
+pub fn install() {
+    static INSTALLED: AtomicBool = AtomicBool::new(false);
+    if !INSTALLED.swap(true, Ordering::SeqCst) {
+        // SAFETY: the handlers are functions of this program, and may be called at any fork.
+        unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
+    }
 }
 
 /// Takes the locks of what must be consistent in the child, in the order in which other code nests them.
 unsafe extern "C" fn prepare() {
-    runtimes::hold();
-    fork::hold();
+    // (Another thread may prepare the process amid this fork: `HOLDER` tells what is to be undone.)
+    if PREPARED.load(Ordering::SeqCst) {
+        runtimes::hold();
+        fork::hold();
+        HOLDER.store(arch::thread_pointer() as usize, Ordering::Relaxed);
+    }
 }
 
 unsafe extern "C" fn in_parent() {
+    if HOLDER.load(Ordering::Relaxed) != arch::thread_pointer() as usize {
+        return;
+    }
+    HOLDER.store(0, Ordering::Relaxed);
     // SAFETY: `prepare` has taken them, on this thread or, in the child, on its parent's.
     unsafe {
         fork::release();
@@ -79,6 +109,9 @@ unsafe extern "C" fn in_parent() {
 }
 
 unsafe extern "C" fn in_child() {
+    if !PREPARED.load(Ordering::SeqCst) {
+        return;
+    }
     generation::enter_child();
     // SAFETY: `prepare` has taken the locks on the parent's thread. The thread has called `fork`, so it is
     // not in the reactor.
