@@ -66,6 +66,7 @@ const COUNT: usize = (1 << COUNT_BITS) - 1;
 #[inline]
 pub(crate) fn let_woken_run() {
     if STARVING.load(Ordering::Relaxed) != 0 && on_fiber() {
-        guarded(carefree_runtime::yield_now);
+        // Twice: those that were just woken get only so many turns in a row, and the caller may have the one between.
+        guarded(|| (0..2).for_each(|_| carefree_runtime::yield_now()));
     }
 }
