@@ -96,7 +96,6 @@ impl Wait {
         let mut losses = 0;
         loop {
             let _starving = Starving::after(losses);
-            losses += 1;
             let unseen = match self.unseen {
                 Unseen::Never => false,
                 Unseen::Always => true,
@@ -124,7 +123,7 @@ impl Wait {
                 _ if self.deadline != NEVER && clock::now() >= self.deadline => {
                     return attempt().ok_or(Broken::Late);
                 }
-                _ => {}
+                _ => losses += 1,
             }
         }
     }

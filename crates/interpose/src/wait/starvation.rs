@@ -3,10 +3,11 @@
 //! A fiber that is woken for a lock has to wait for a carrier. The fiber that has unlocked runs on: if it locks again
 //! at once and waits with the lock, as a loop around a sleep does, the woken one finds the lock taken whenever it
 //! looks. The kernel would let a thread that it wakes run before the one that wakes it, now and then. So a fiber that
-//! has lost [`LOSSES`] times *starves*, and while one does, each unlock that has woken a fiber yields to it.
+//! has lost [`LOSSES`] times *starves* until it is woken again and has run, and while one does, each unlock that has
+//! woken a fiber yields to it.
 //!
-//! Nothing else changes: whoever comes first still gets a lock, and an unlock that finds nobody starving costs one more
-//! load.
+//! Nothing else changes: the first that comes still gets a lock. An unlock that wakes a fiber while none starves costs
+//! one more load.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -30,19 +31,22 @@ impl Starving {
         Starving(())
     }
 
-    /// The calling fiber, if it has lost a lock so many times in one call.
+    /// The calling fiber, if it has just lost a lock so many times in one call, or so many times more.
     #[inline]
     pub(crate) fn after(losses: usize) -> Option<Starving> {
-        (losses >= LOSSES).then(Starving::new)
+        (losses != 0 && losses % LOSSES == 0).then(Starving::new)
     }
 
-    /// The calling fiber, if it waits for the lock at `address` so many times in turn, and for no other. It may have
-    /// had the lock in between: then it starves for one wait.
+    /// The calling fiber, if it is the one of so many that waits for the lock at `address`. It may have lost it before,
+    /// or not: then it starves for one wait.
     #[inline]
     pub(crate) fn after_waits_for(address: usize) -> Option<Starving> {
-        let [known, waits] = [WAITS.get() as usize >> COUNT_BITS, WAITS.get() as usize & COUNT];
-        let waits = if known == address { waits + 1 } else { 0 };
-        WAITS.set(std::ptr::without_provenance_mut((address << COUNT_BITS) | (waits % LOSSES)));
+        const GOLDEN: usize = 0x9e37_79b9_7f4a_7c15;
+        let place = address.wrapping_mul(GOLDEN) >> (usize::BITS - PLACES.ilog2());
+        // Counted without a locked instruction: a lost count does not matter.
+        let known = WAITS[place].load(Ordering::Relaxed);
+        let waits = if known >> COUNT_BITS == address { (known & COUNT) + 1 } else { 0 };
+        WAITS[place].store((address << COUNT_BITS) | (waits % LOSSES), Ordering::Relaxed);
         Starving::after(waits)
     }
 }
@@ -53,12 +57,11 @@ impl Drop for Starving {
     }
 }
 
-carefree_context::thread_word! {
-    /// The address that the fiber has waited for last, and how many times in turn. (Addresses of user memory leave
-    /// the upper bits.)
-    WAITS, "carefree_interpose_waits"
-}
+/// How many waits there were for locks, by their addresses: the lock that was waited for last of those that have a place,
+/// and the waits. (Addresses of user memory leave the upper bits.)
+static WAITS: [AtomicUsize; PLACES] = [const { AtomicUsize::new(0) }; PLACES];
 
+const PLACES: usize = 64;
 const COUNT_BITS: u32 = 8;
 const COUNT: usize = (1 << COUNT_BITS) - 1;
 

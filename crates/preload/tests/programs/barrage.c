@@ -15,7 +15,7 @@
 enum { THREADS = 4, SENDERS = 2, SIGNALS = 300 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static atomic_int ends, handled, elsewhere;
+static atomic_int begun, ends, handled, elsewhere;
 static __thread int is_ours;
 
 static void handle(int signal) {
@@ -27,6 +27,7 @@ static void handle(int signal) {
 
 static void *waits(void *argument) {
     is_ours = 1;
+    begun++;
     while (!ends) {
         pthread_mutex_lock(&lock);
         usleep(20);
@@ -74,6 +75,7 @@ int main(void) {
     alarm(100);
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++) assert(!pthread_create(&threads[i], NULL, waits, NULL));
+    while (begun < THREADS) usleep(100);
     for (int signal = 1; signal < 32; signal++)
         if (signal != SIGKILL && signal != SIGSTOP && signal != SIGALRM) storm(signal);
     storm(SIGRTMIN);
