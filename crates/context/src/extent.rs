@@ -86,8 +86,8 @@ pub unsafe fn set_place(place: *const Place) {
 /// The place of the running fiber or thread, if it has one.
 #[inline(always)]
 fn place() -> Option<&'static Place> {
-    // SAFETY: `set_place` requires the place to stay alive until another is set; callers use it at
-    // once.
+    // SAFETY: the word is null or the pointer that `set_place` was given last, which requires that place
+    // to stay alive until another is set; callers use it at once.
     unsafe { PLACE.get().cast::<Place>().as_ref() }
 }
 

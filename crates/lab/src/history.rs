@@ -34,8 +34,8 @@ pub struct Step<'a> {
     pub change: Change,
     /// Whether there are points between the two, none of which is a step.
     pub drift: bool,
-    /// Whether other programs of the lab's than before have measured the same version, or another build of it: these
-    /// may have made the step.
+    /// Whether the lab's program for the runtime is another than before, or the version's build, and may have made the
+    /// step. (Where the lab's own program is the runtime, that is what is compared.)
     pub other_programs: bool,
 }
 
@@ -219,20 +219,18 @@ impl<'a> Series<'a> {
             true => (self.moment(then).to_owned(), self.moment(now).to_owned()),
             false => (before.clone(), after.clone()),
         };
-        let other_programs = before == after && self.differ(after, then, now);
+        let other_programs =
+            before == after && !new.subject.is_ours() && self.has_other_programs(after, then, now);
         told.then_some(Step { old, new, between, change, drift: false, other_programs })
     }
 
-    /// Whether no program has taken samples of both records. (Ours is measured by itself: it is the runtime.)
-    fn differ(&self, version: &str, then: &str, now: &str) -> bool {
-        let is_ours = self.points.iter().any(|(m, _)| m.subject.is_ours());
-        let of = |started| self.programs.get(&(version, started)).filter(|all| !all.contains(""));
-        match (of(then), of(now)) {
-            (Some(old), Some(new)) if !is_ours && !old.is_empty() && !new.is_empty() => {
-                old.is_disjoint(new)
-            }
-            _ => false,
-        }
+    /// Whether no program has taken samples of `version` in both records. False where records do not tell.
+    fn has_other_programs(&self, version: &str, then: &str, now: &str) -> bool {
+        let of = |started| {
+            let programs = self.programs.get(&(version, started));
+            programs.filter(|all| !all.is_empty() && !all.contains(""))
+        };
+        of(then).zip(of(now)).is_some_and(|(old, new)| old.is_disjoint(new))
     }
 }
 

@@ -1,13 +1,15 @@
 //! Words of which each thread has its own, and each fiber with its own thread-local storage.
 //!
 //! A library finds its `thread_local!` variables through a function of the loader's (`__tls_get_addr`), because it may
-//! be loaded when there are threads already, without room for them. Under `carefree run` that took a seventh of a
-//! hand-over from thread to thread. The words here lie at an offset from the thread pointer that the loader fills
-//! in once: the *initial-exec* model of the ABI. All threads have some room for those of libraries that come late
-//! (glibc's `rtld.optional_static_tls`).
+//! be loaded when there are threads already, without room for them. Under `carefree run`, hand-overs from thread to
+//! thread spent a good part of their time there. The words here lie at an offset from the thread pointer that the
+//! loader fills in once: the *initial-exec* model of the ABI. glibc keeps some room in all threads for those of
+//! libraries that come late (`rtld.optional_static_tls`).
 
-/// Defines a word of which each thread has its own, null at first, with functions `get` and `set`. The symbol must be
-/// unique in the program.
+/// Defines a word of which each thread has its own, null at first, with functions `get`, `set` and `offset` (in bytes,
+/// from the thread pointer). The symbol must be unique in the program.
+///
+/// # Examples
 ///
 /// ```
 /// mod words {
@@ -45,12 +47,12 @@ macro_rules! thread_word {
         $visibility struct $name;
 
         impl $name {
-            /// The word's offset from the thread pointer.
+            /// The word's offset from the thread pointer, in bytes.
             #[inline(always)]
             $visibility fn offset(self) -> isize {
                 let offset: isize;
                 #[cfg(target_arch = "x86_64")]
-                // SAFETY: reads what the loader has filled in.
+                // SAFETY: reads what the loader has filled in before code of this object ran, and nothing else.
                 unsafe {
                     ::core::arch::asm!(
                         concat!("mov {}, qword ptr [rip + ", $symbol, "@GOTTPOFF]"),
@@ -59,7 +61,7 @@ macro_rules! thread_word {
                     );
                 }
                 #[cfg(target_arch = "aarch64")]
-                // SAFETY: reads what the loader has filled in.
+                // SAFETY: reads what the loader has filled in before code of this object ran, and nothing else.
                 unsafe {
                     ::core::arch::asm!(
                         concat!("adrp {0}, :gottprel:", $symbol),

@@ -8,6 +8,7 @@ use std::ffi::{c_char, c_int, c_long, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use carefree_runtime::Reason;
 use carefree_runtime::hosted::{self, HostedThread};
 use carefree_runtime::standard::StartRoutine;
 
@@ -76,8 +77,8 @@ pub struct Host {
     /// arguments say whether the call was interrupted, and whether the thread can be cancelled at it. Returns
     /// whether it is to be made again.
     pub after_call: unsafe extern "C-unwind" fn(bool, bool) -> bool,
-    /// To be called by a hosted thread whose call has caused this signal to be sent: it is with the thread that it is
-    /// for when this returns. `after_call` has it handled.
+    /// To be called by a hosted thread after a call for which the kernel sends this signal to the process: when this
+    /// returns, the signal is with the thread that handles it. `after_call` has it handled.
     pub settle: fn(c_int),
 }
 
@@ -247,10 +248,18 @@ pub(crate) fn ends_by_signal() {
     }
 }
 
-/// This signal was sent for the caller's call: that is with the thread that it is for when this returns.
+/// [`Host::settle`], where there is a host.
 pub(crate) fn settle(signal: c_int) {
     if let Some(host) = get().filter(|_| hosted::current().is_some()) {
         (host.settle)(signal);
+    }
+}
+
+/// A signal has interrupted a call of the caller's amid a wait for `reason`, of which the runtime does not know.
+#[cold]
+pub(crate) fn interrupted(reason: Reason) {
+    if let Some(me) = hosted::current() {
+        me.note_cut(reason);
     }
 }
 

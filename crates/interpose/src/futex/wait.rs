@@ -136,9 +136,12 @@ pub(crate) fn wait(
     let until = Until { deadline: deadline.min(look_again), cancellable };
     let validate = || word.load(Ordering::SeqCst) == value;
     let reason = reason(address, value);
-    let _starving = starving(address, value);
     let outcome = loop {
-        let outcome = guarded(|| park_tagged(key, mask, validate, reason, until));
+        let outcome = guarded(|| {
+            // (Dropped before signals are handled: a handler may leave the call without dropping anything.)
+            let _starving = starving(address, value);
+            park_tagged(key, mask, validate, reason, until)
+        });
         // A signal has come for a hosted thread. The kernel begins a wait without a time limit again, if the
         // handler asks for that.
         if outcome != Outcome::Cancelled || !handles_and_goes_on() || !time.is_null() {

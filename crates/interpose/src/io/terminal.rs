@@ -21,6 +21,7 @@ use std::mem::MaybeUninit;
 
 use carefree_ground::kernel;
 
+use carefree_runtime::Reason;
 use carefree_runtime::wait::without_parking;
 
 use crate::call::host;
@@ -75,7 +76,7 @@ pub(crate) fn as_masked<R>(call: impl FnOnce() -> R) -> R {
 /// stopped until that has changed.
 ///
 /// # Errors
-/// `EIO` where it is not to be stopped.
+/// `EIO` where it is not to be stopped, and `EINTR` where a handler is called for that.
 #[cold]
 pub(crate) fn stop_in_background(fd: c_int) -> Result<(), c_int> {
     let Some(host) = host::get().filter(|_| host::is_hosted()) else { return Ok(()) };
@@ -87,29 +88,27 @@ pub(crate) fn stop_in_background(fd: c_int) -> Result<(), c_int> {
     }
     // The kernel asks before it finds that there is nothing to read into.
     let nothing = || sys::call(Number::READ, [fd.into(), User::<u8>::NULL.into(), 0usize.into()]);
-    loop {
-        // SAFETY: zeros are an action, which the call overwrites.
-        let action = unsafe {
-            let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-            libc::sigaction(libc::SIGTTIN, std::ptr::null(), action.as_mut_ptr());
-            action.assume_init()
-        };
-        let asked = match action.sa_sigaction {
-            libc::SIG_DFL | libc::SIG_IGN => offload(nothing),
-            // (It ends with `EINTR` where the signal was sent.)
-            _ => without_parking(nothing),
-        };
-        match asked {
-            Err(libc::EIO) => return Err(libc::EIO),
-            Err(libc::EINTR) => host::settle(libc::SIGTTIN),
-            _ => return Ok(()),
+    // SAFETY: zeros are an action, which the call overwrites.
+    let handler = unsafe {
+        let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+        libc::sigaction(libc::SIGTTIN, std::ptr::null(), action.as_mut_ptr());
+        action.assume_init().sa_sigaction
+    };
+    let asked = match handler {
+        libc::SIG_DFL | libc::SIG_IGN => offload(nothing),
+        // (The host ends it with `EINTR` where the signal was sent.)
+        _ => without_parking(nothing),
+    };
+    match asked {
+        Err(libc::EIO) => Err(libc::EIO),
+        Err(libc::EINTR) => {
+            host::settle(libc::SIGTTIN);
+            // The call is begun again, if handlers ask for that, until the process is in the foreground.
+            host::interrupted(Reason::Read);
+            carefree_runtime::yield_now();
+            Err(libc::EINTR)
         }
-        if action.sa_flags & libc::SA_RESTART == 0 {
-            return Err(libc::EINTR);
-        }
-        // As the kernel does, again and again until the process is in the foreground.
-        host::handle_signals();
-        carefree_runtime::yield_now();
+        _ => Ok(()),
     }
 }
 

@@ -30,7 +30,7 @@ use crate::call::host;
 use crate::call::user::User;
 use crate::locks::kinds::kinds;
 use crate::locks::mutex;
-use crate::locks::object::RECHECK;
+use crate::locks::object::{RECHECK, wake_one_and_go_on};
 use crate::locks::unseen_unlock::giving_back;
 use crate::time::deadline::{Clock, absolute_of};
 
@@ -147,12 +147,13 @@ fn wait(condition: User<Condition>, mutex: User<Mutex>, deadline: u64) -> c_int 
     }
 }
 
-/// Unlocks the mutex of a wait. (A function of its own, as the next: the frame of a fiber that waits should fit on the
-/// page that its thread-local storage is on.)
+/// Unlocks the mutex of a wait, which has begun: so this yields to no fiber. (A function of its own, as the next: the
+/// frame of a fiber that waits should fit on the page that its thread-local storage is on.)
 #[inline(never)]
 fn unlock(mutex: User<Mutex>) -> c_int {
-    // SAFETY: the mutex of the wait that the program has given and libc has set up.
-    unsafe { mutex::pthread_mutex_unlock(mutex) }
+    let result = mutex::pthread_mutex_unlock::original(mutex);
+    wake_one_and_go_on(mutex.address());
+    result
 }
 
 /// Locks the mutex of a wait that is over. A thread that was `woken` is not cancelled here, but at its next call that may

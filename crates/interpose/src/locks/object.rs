@@ -138,11 +138,19 @@ pub(crate) enum Broken {
     Interrupted,
 }
 
-/// Wakes one fiber that waits for the object at `key`, which libc has just unlocked.
+/// Wakes one fiber that waits for the object at `key`, which libc has just unlocked; yields to it where one starves.
 #[inline(always)]
 pub(crate) fn wake_one(key: usize) {
     if is_waited_after_release(key) {
-        wake(key, 1);
+        wake(key);
+    }
+}
+
+/// [`wake_one`], but the caller goes on in any case.
+#[inline(always)]
+pub(crate) fn wake_one_and_go_on(key: usize) {
+    if is_waited_after_release(key) {
+        lot::unpark(key, 1);
     }
 }
 
@@ -162,8 +170,8 @@ pub(crate) fn is_waited_after_release(key: usize) -> bool {
 
 #[cold]
 #[inline(never)]
-fn wake(key: usize, count: usize) {
-    if lot::unpark(key, count) > 0 {
+fn wake(key: usize) {
+    if lot::unpark(key, 1) > 0 {
         let_woken_run();
     }
 }

@@ -77,11 +77,13 @@ impl Handed {
         Handed { state: AtomicU32::new(Handed::NONE), info }
     }
 
+    /// Changes the state from one to another. False: it was not the first.
     fn change(&self, from: u32, to: u32) -> bool {
-        self.state.compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        // Acquire: what was told is read after it was written. Release: it is written anew after it was read.
+        self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Where one is there already, that stands for this one as well; also if it is taken just now.
+    /// Puts a signal there. One that is there already stands for both; one that is taken just now is there once more.
     fn put(&self, info: &siginfo_t) {
         loop {
             if self.change(Handed::NONE, Handed::CHANGES) {

@@ -43,8 +43,8 @@ fn result(context: &ucontext_t) -> i64 {
     result
 }
 
-/// Has a read of nothing end with `EINTR` that the kernel would begin again, whatever the flags of the program's action:
-/// by it this library asks whether a terminal may be read, and looks in between at what has come.
+/// Ends a read of no bytes with `EINTR`, where the kernel would begin it again because of the flags of the program's
+/// action. This library asks by such a read whether a terminal may be read, and has to look at what has come.
 fn end_read_of_nothing(context: &mut ucontext_t) {
     const READ: u64 = libc::SYS_read as u64;
     const EINTR: i64 = -(libc::EINTR as i64);
@@ -73,9 +73,12 @@ fn end_read_of_nothing(context: &mut ucontext_t) {
 
 /// Whether a place that was interrupted lies in this library, and this instruction there.
 fn is_at<const N: usize>(place: usize, instruction: [u8; N]) -> bool {
-    // SAFETY: this library's code, which does not end within what is run next.
-    let read = || unsafe { std::ptr::with_exposed_provenance::<[u8; N]>(place).read_unaligned() };
-    carrier::is_ours(place) && read() == instruction
+    let is_next = |(index, byte): (usize, &u8)| {
+        let next = std::ptr::with_exposed_provenance::<u8>(place).wrapping_add(index);
+        // SAFETY: the first byte of what was about to run; or another, of an instruction that begins as this one does.
+        unsafe { next.read() == *byte }
+    };
+    carrier::is_ours(place) && instruction.iter().enumerate().all(is_next)
 }
 
 /// # Safety

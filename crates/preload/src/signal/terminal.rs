@@ -19,6 +19,7 @@ fn as_masked(call: impl FnOnce() -> c_int) -> c_int {
         |record: &record::Record| record.mask.load(Ordering::SeqCst) & bit(libc::SIGTTOU) != 0;
     if record::current().is_none_or(|(_, record)| !blocks(record)) {
         let done = call();
+        // The handler runs before the call returns.
         // SAFETY: the address of the caller's variable.
         if done != 0 && unsafe { *libc::__errno_location() } == libc::EINTR {
             deliver::settle();

@@ -100,6 +100,47 @@ static void handles_in_background(void) {
     fflush(stdout);
 }
 
+// The third call brings the process to the foreground.
+static void handle_and_go_on(int signal) {
+    if (++handled == 3) {
+        sigset_t set;
+        sigemptyset(&set);
+        sigaddset(&set, SIGTTOU);
+        sigprocmask(SIG_BLOCK, &set, NULL);
+        tcsetpgrp(terminal, getpgrp());
+    }
+    (void)signal;
+}
+
+// A read is begun again until the process is in the foreground.
+static void begins_again_in_background(void) {
+    printf("begins again\n");
+    fflush(stdout);
+    pid_t child = fork();
+    if (!child) {
+        pthread_t thread;
+        struct sigaction action;
+        alarm(30);
+        setpgid(0, 0);
+        memset(&action, 0, sizeof action);
+        action.sa_handler = handle_and_go_on;
+        action.sa_flags = SA_RESTART;
+        assert(!sigaction(SIGTTIN, &action, NULL));
+        assert(!pthread_create(&thread, NULL, waits, NULL));
+        reads(NULL);
+        printf("handled: %d\n", handled >= 3);
+        exit(0);
+    }
+    setpgid(child, child);
+    usleep(100000);
+    assert(write(master, "x\n", 2) == 2);
+    int status;
+    assert(waitpid(child, &status, 0) == child);
+    printf("ended: %x\n", status);
+    fflush(stdout);
+    assert(!tcsetpgrp(terminal, getpgrp()));
+}
+
 // A thread of a process in the background, which ignores a signal, or is let go on in the foreground if it stops.
 static void in_background(const char *how, void *(*function)(void *), int ignored) {
     printf("%s\n", how);
@@ -156,6 +197,7 @@ int main(void) {
         in_background("reads, blocked", blocks_and_reads, 0);
         in_background("reads, ignored", reads, SIGTTIN);
         handles_in_background();
+        begins_again_in_background();
         exit(0);
     }
     int status;

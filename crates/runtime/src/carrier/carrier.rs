@@ -235,7 +235,7 @@ carefree_context::thread_word! {
     CARRIER, "carefree_runtime_carrier"
 }
 
-/// Notes in the carrier's own context which it is; or null, where the thread is none any more.
+/// Notes that the calling thread runs `carrier`, in its own context; null where it runs none any more.
 pub(crate) fn set_here(carrier: *const Carrier) {
     CARRIER.set(carrier.cast_mut().cast());
 }

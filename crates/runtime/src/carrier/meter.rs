@@ -64,7 +64,7 @@ impl Meter {
     fn change(&self, change: impl FnOnce()) {
         let changes = self.changes.load(Ordering::Relaxed);
         self.changes.store(changes + 1, Ordering::Relaxed);
-        // (Not Release alone: the clock is read after that.)
+        // (Not Release alone: `change` may read a clock, which no other order keeps behind the store.)
         fence(Ordering::SeqCst);
         change();
         self.changes.store(changes + 2, Ordering::Release);

@@ -249,6 +249,12 @@ impl HostedThread {
         Reason::from_code(cut)
     }
 
+    /// Notes for [`take_cut`](Self::take_cut) what an interrupted wait was for that the kernel alone knew of. For the
+    /// calling fiber itself.
+    pub fn note_cut(self, reason: Reason) {
+        self.0.cut.store(reason as u8, Ordering::Relaxed);
+    }
+
     /// Whether [`take_cut`](Self::take_cut) has something to tell. For the calling fiber itself.
     #[inline]
     pub fn is_cut(self) -> bool {

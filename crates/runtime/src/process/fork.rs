@@ -75,9 +75,9 @@ pub(crate) fn prepare_process() {
 ///
 /// # Before the program's
 ///
-/// libc calls those that prepare a fork in the order opposite to that in which they were installed. Those of
-/// the program's that are called after `prepare` may wait, as for a lock; and what runs on the carrier meanwhile
-/// would wait for the locks that `prepare` has taken. So a host installs these before all others.
+/// libc calls the handlers that prepare a fork in the opposite order of their installation. If a handler of the
+/// program's runs after `prepare` and waits, for a mutex say, other fibers run on the carrier, and block it when they
+/// need a lock that `prepare` has taken. So a host installs these before all others.
 pub fn install() {
     static INSTALLED: AtomicBool = AtomicBool::new(false);
     if !INSTALLED.swap(true, Ordering::SeqCst) {
