@@ -1,9 +1,11 @@
 //! Reading files without an allocator: see [`mapped`](crate::mapped).
 
 use std::ffi::CStr;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use crate::kernel;
 use crate::mapped::Mapped;
+use crate::number;
 
 /// The least room for a read in bytes.
 const LEAST: usize = 2048;
@@ -15,11 +17,14 @@ pub fn read(path: &CStr) -> Option<Mapped<u8>> {
     // SAFETY: the kernel only reads the path.
     let file =
         unsafe { kernel::call(libc::SYS_openat, [here, path.as_ptr() as usize, flags, 0, 0, 0]) };
-    let file = file.ok()?;
+    // The number that it gets is one that the program may have closed this moment, with a fiber about to read from it.
+    // SAFETY: a new descriptor, which nothing else owns.
+    let file = number::raise(unsafe { OwnedFd::from_raw_fd(file.ok()? as RawFd) });
     let mut contents = Mapped::new();
     let whole = loop {
         let read = contents.fill(LEAST, |room| {
-            let arguments = [file, room.as_mut_ptr() as usize, room.len(), 0, 0, 0];
+            let arguments =
+                [file.as_raw_fd() as usize, room.as_mut_ptr() as usize, room.len(), 0, 0, 0];
             // SAFETY: the kernel only writes to `room`.
             unsafe { kernel::call(libc::SYS_read, arguments) }
         });
@@ -29,8 +34,9 @@ pub fn read(path: &CStr) -> Option<Mapped<u8>> {
             _ => break false,
         }
     };
-    // SAFETY: only this function knows the descriptor.
-    let _ = unsafe { kernel::call(libc::SYS_close, [file, 0, 0, 0, 0, 0]) };
+    // (Not by libc's `close`: see `raise`.)
+    // SAFETY: the descriptor is owned here.
+    let _ = unsafe { kernel::call(libc::SYS_close, [file.into_raw_fd() as usize, 0, 0, 0, 0, 0]) };
     whole.then_some(contents)
 }
 

@@ -5,10 +5,10 @@
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use carefree_ground::kernel;
-use carefree_runtime::hosted;
+use carefree_runtime::hosted::{self, ForkHooks};
 use carefree_runtime::kernel_name::KernelName;
 use libc::{pid_t, posix_spawnattr_t};
 
@@ -17,37 +17,21 @@ use crate::signal;
 use crate::thread::{self, exempt, record};
 use crate::unsuited::{self, File, Strings, without_us};
 
-/// Installs the handlers of forks, this library's and the runtime's, once in a process: before any of the program's, which
-/// may wait (see `hosted::install_fork_handlers`).
-///
-/// The first of them run first in the child, before the runtime forgets that its caller was a hosted thread. The last run
-/// before the runtime's and after them. Between these no handlers of signals are called on the thread that forks: the
-/// locks of libc's malloc are taken then, and the runtime's own, and a handler that waits would leave them taken while
-/// others run.
+/// Says what is to be done at forks.
 pub(crate) fn prepare() {
-    static PREPARED: AtomicBool = AtomicBool::new(false);
-    if PREPARED.swap(true, Ordering::SeqCst) {
-        return;
-    }
-    // SAFETY: functions of this library, which is never unloaded.
-    unsafe {
-        libc::pthread_atfork(Some(before), None, Some(first_in_child));
-        hosted::install_fork_handlers();
-        libc::pthread_atfork(Some(hold), Some(let_go), Some(in_child));
-    }
+    hosted::set_fork_hooks(ForkHooks { hold, before, let_go, first_in_child, in_child });
 }
 
-/// A handler of forks.
-type Handler = Option<unsafe extern "C" fn()>;
-
-extern "C" fn hold() {
+/// From here to [`let_go`] no handlers of signals are called on the thread that forks: the locks of libc's malloc are
+/// taken then, and the runtime's own, and a handler that waits would leave them taken while others run.
+fn hold() {
     if let Some((_, record)) = record::current() {
         record.holds.store(true, Ordering::Relaxed);
     }
 }
 
 /// In the parent. (What has come meanwhile, the dispatcher has the thread handle.)
-extern "C" fn let_go() {
+fn let_go() {
     if let Some((_, record)) = record::current() {
         record.holds.store(false, Ordering::Relaxed);
     }
@@ -56,7 +40,7 @@ extern "C" fn let_go() {
 /// The name of the thread that forks. (If two do so at once, a child may have the other's.)
 static NAME: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-extern "C" fn before() {
+fn before() {
     let Some(me) = hosted::current() else { return };
     let name = thread::name_of(me);
     let (first, last) = name.split_at(8);
@@ -65,7 +49,7 @@ extern "C" fn before() {
     }
 }
 
-extern "C" fn first_in_child() {
+fn first_in_child() {
     signal::note_fork();
     if let Some((_, record)) = record::current() {
         signal::give_alternate_back(record);
@@ -78,7 +62,7 @@ extern "C" fn first_in_child() {
     }
 }
 
-extern "C" fn in_child() {
+fn in_child() {
     if hosted::is_hosting() {
         hosted::renew();
         record::renew();
@@ -126,18 +110,6 @@ unsafe fn with_mask(
 }
 
 stand_in! {
-    /// What `pthread_atfork(3)` calls, of which each program and library has a copy.
-    fn __register_atfork(
-        prepare: Handler,
-        in_parent: Handler,
-        in_child: Handler,
-        library: *const c_void,
-    ) -> c_int {
-        self::prepare();
-        // SAFETY: the caller's arguments.
-        unsafe { next(prepare, in_parent, in_child, library) }
-    }
-
     /// `execve(2)`.
     fn execve(path: *const c_char, arguments: Strings, environment: Strings) -> c_int {
         let file = File::At(libc::AT_FDCWD, path);

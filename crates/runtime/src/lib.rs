@@ -73,6 +73,7 @@ pub use {
     },
     handle::{kernel_name, parker, pthread},
     process::{
+        fork::install_fork_handlers,
         metrics::{Metrics, kept_carriers, metrics, waits_by_reason},
         runtime::{Runtime, RuntimeBuilder, available_parallelism, prepare_process},
     },

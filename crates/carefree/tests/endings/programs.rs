@@ -498,6 +498,52 @@ pub(super) const ALL: &[(&str, fn())] = &[
         let thread = thread::spawn(|| callback());
         say!("joined: {}", thread.join().is_ok());
     }),
+    // The handler waits for a lock that others have, which need what the runtime locks for the fork.
+    ("forks_with_handlers_that_lock", || {
+        static mut LOCK: libc::pthread_mutex_t = libc::PTHREAD_MUTEX_INITIALIZER;
+        extern "C" fn before() {
+            // SAFETY: a mutex of libc's.
+            unsafe { libc::pthread_mutex_lock(&raw mut LOCK) };
+        }
+        extern "C" fn after() {
+            // SAFETY: it is held, by `before`.
+            unsafe { libc::pthread_mutex_unlock(&raw mut LOCK) };
+        }
+        // SAFETY: functions of this program.
+        unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after)) };
+        static FORKING: AtomicUsize = AtomicUsize::new(3);
+        for _ in 0..2 {
+            thread::spawn(|| {
+                while FORKING.load(Ordering::SeqCst) != 0 {
+                    before();
+                    thread::sleep(Duration::from_micros(50));
+                    after();
+                    thread::spawn(|| ()).join().unwrap();
+                }
+            });
+        }
+        let forks = || {
+            let mut ended = 0;
+            for _ in 0..20 {
+                // SAFETY: the child calls what it may.
+                unsafe {
+                    let child = libc::fork();
+                    if child == 0 {
+                        before();
+                        libc::_exit(7);
+                    }
+                    let mut status = 0;
+                    assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+                    ended += i32::from(libc::WEXITSTATUS(status) == 7);
+                }
+            }
+            FORKING.fetch_sub(1, Ordering::SeqCst);
+            ended
+        };
+        let threads: Vec<_> = (0..3).map(|_| thread::spawn(forks)).collect();
+        let ended: i32 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+        say!("{ended} children");
+    }),
     ("a_thousand_with_destructors", || {
         use std::sync::atomic::{AtomicU32, Ordering};
         static DROPPED: AtomicU32 = AtomicU32::new(0);

@@ -19,7 +19,7 @@ pub(crate) mod thread;
 mod time;
 
 pub use crate::carrier::meter::turn_on as measure_time;
-pub use crate::process::fork::install as install_fork_handlers;
+pub use crate::process::fork::{ForkHooks, set_fork_hooks};
 pub use crate::process::monitor::tell_of_kept;
 pub use adopt::{adopt, leave_faults, set_default_carriers, set_default_stack};
 pub use create::create;

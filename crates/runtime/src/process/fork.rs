@@ -31,6 +31,7 @@
 //! but call exec. `_Fork` runs none either; after it a child may do only what a signal handler may.
 
 use std::ptr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use carefree_context::{arch, fork, tls};
@@ -62,12 +63,36 @@ static PREPARED: AtomicBool = AtomicBool::new(false);
 /// The thread pointer of the caller of `fork` that holds the locks; 0 if none does.
 static HOLDER: AtomicUsize = AtomicUsize::new(0);
 
+/// What a host does at forks.
+///
+/// It does not install handlers of its own, whose places among the runtime's would depend on which were installed first.
+#[derive(Clone, Copy, Debug)]
+pub struct ForkHooks {
+    /// Before the runtime's locks are taken: what is to last until after they are given back.
+    pub hold: fn(),
+    /// When they have been taken.
+    pub before: fn(),
+    /// In the parent, when the locks have been given back.
+    pub let_go: fn(),
+    /// In the child, before the runtime forgets that its caller was a hosted thread.
+    pub first_in_child: fn(),
+    /// In the child, when the runtime has forgotten all of the parent's.
+    pub in_child: fn(),
+}
+
+static HOOKS: OnceLock<ForkHooks> = OnceLock::new();
+
+/// Has a host's hooks called at each fork, from now on; those that are given first.
+pub fn set_fork_hooks(hooks: ForkHooks) {
+    let _ = HOOKS.set(hooks);
+}
+
 /// Prepares for forks, once in a process.
 pub(crate) fn prepare_process() {
     // Finds out what the child could not, and makes the locks that `prepare` takes.
     tls::mode();
     bucket::prepare();
-    install();
+    install_fork_handlers();
     PREPARED.store(true, Ordering::SeqCst);
 }
 
@@ -77,8 +102,8 @@ pub(crate) fn prepare_process() {
 ///
 /// libc calls the handlers that prepare a fork in the opposite order of their installation. If a handler of the
 /// program's runs after `prepare` and waits, for a mutex say, other fibers run on the carrier, and block it when they
-/// need a lock that `prepare` has taken. So a host installs these before all others.
-pub fn install() {
+/// need a lock that `prepare` has taken. So these are installed before all others.
+pub fn install_fork_handlers() {
     static INSTALLED: AtomicBool = AtomicBool::new(false);
     if !INSTALLED.swap(true, Ordering::SeqCst) {
         // SAFETY: the handlers are functions of this program, and may be called at any fork.
@@ -88,15 +113,30 @@ pub fn install() {
 
 /// Takes the locks of what must be consistent in the child, in the order in which other code nests them.
 unsafe extern "C" fn prepare() {
+    let host = HOOKS.get();
+    if let Some(host) = host {
+        (host.hold)();
+    }
     // (Another thread may prepare the process amid this fork: `HOLDER` tells what is to be undone.)
     if PREPARED.load(Ordering::SeqCst) {
         runtimes::hold();
         fork::hold();
         HOLDER.store(arch::thread_pointer() as usize, Ordering::Relaxed);
     }
+    if let Some(host) = host {
+        (host.before)();
+    }
 }
 
 unsafe extern "C" fn in_parent() {
+    give_back();
+    if let Some(host) = HOOKS.get() {
+        (host.let_go)();
+    }
+}
+
+/// Gives back what `prepare` has taken.
+fn give_back() {
     if HOLDER.load(Ordering::Relaxed) != arch::thread_pointer() as usize {
         return;
     }
@@ -109,14 +149,25 @@ unsafe extern "C" fn in_parent() {
 }
 
 unsafe extern "C" fn in_child() {
-    if !PREPARED.load(Ordering::SeqCst) {
-        return;
+    let host = HOOKS.get();
+    if let Some(host) = host {
+        (host.first_in_child)();
     }
+    if PREPARED.load(Ordering::SeqCst) {
+        forget_parent();
+    }
+    if let Some(host) = host {
+        (host.in_child)();
+    }
+}
+
+/// Has the child go on without the parent's threads and fibers.
+fn forget_parent() {
     generation::enter_child();
     // SAFETY: `prepare` has taken the locks on the parent's thread. The thread has called `fork`, so it is
     // not in the reactor.
     unsafe {
-        in_parent();
+        give_back();
         carefree_reactor::after_fork();
     }
     fork::renew();

@@ -1,0 +1,23 @@
+//! Handlers of forks: the runtime's are installed before all others.
+
+use std::ffi::{c_int, c_void};
+
+/// A handler of forks.
+type Handler = Option<unsafe extern "C" fn()>;
+
+// (A static program links libc's own together with `fork`.)
+#[cfg(not(target_feature = "crt-static"))]
+interpose! { lean anywhere
+    /// What `pthread_atfork(3)` calls, of which each program and library has a copy. Its first caller comes after the
+    /// runtime: see [`carefree_runtime::install_fork_handlers`].
+    fn __register_atfork(
+        prepare: Handler,
+        in_parent: Handler,
+        in_child: Handler,
+        library: *const c_void,
+    ) -> c_int {
+        carefree_runtime::install_fork_handlers();
+        // SAFETY: the caller's arguments.
+        unsafe { original(prepare, in_parent, in_child, library) }
+    }
+}
