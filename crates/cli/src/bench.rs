@@ -1,7 +1,6 @@
 //! `carefree bench`.
 
 use std::cell::RefCell;
-use std::cmp::Reverse;
 use std::collections::hash_map::RandomState;
 use std::env;
 use std::fs;
@@ -18,7 +17,7 @@ use carefree_lab::course::Course;
 use carefree_lab::env::Environment;
 use carefree_lab::folder;
 use carefree_lab::leftovers;
-use carefree_lab::noise::{Warning, WarningKind};
+use carefree_lab::noise::WarningKind;
 use carefree_lab::plan::Plan;
 use carefree_lab::printable;
 use carefree_lab::process::Launch;
@@ -41,7 +40,7 @@ use crate::out::Out;
 use crate::progress::{Bar, spoken};
 use crate::run::hosting;
 use crate::targets::folders_are_there;
-use crate::{complain, exit, terminal};
+use crate::{complain, exit, shortfall, terminal};
 
 /// One sample may take this long. The slowest of the defaults takes seconds.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -181,8 +180,9 @@ pub(crate) fn take(orders: &Bench) -> Result<Finished, (u8, Error)> {
         thread::sleep(Duration::from_secs(1).saturating_sub(captured.elapsed()));
     }
     outcome.failed.extend(field.failed);
-    let left_out = left_out(&outcome.left_out);
-    let notes = field.notes.into_iter().chain(left_out).chain(cut(&plan, &outcome.cut)).collect();
+    let left_out = shortfall::left_out(&outcome.left_out);
+    let cut = shortfall::cut(plan.budget, &outcome.cut);
+    let notes = field.notes.into_iter().chain(left_out).chain(cut).collect();
     Ok(kept.into_inner().finish(environment, notes, outcome))
 }
 
@@ -360,64 +360,6 @@ fn command(words: impl Iterator<Item = String>) -> String {
     };
     let words: Vec<String> = words.map(word).collect();
     printable::line(&format!("carefree {}", words.join(" "))).into_owned()
-}
-
-/// A warning for each unit with points that would have taken too long.
-fn left_out(points: &[(Trial, Duration)]) -> Vec<Warning> {
-    let mut units: Vec<(String, u32, Duration)> = Vec::new();
-    for (trial, forecast) in points {
-        let unit = trial.to_string();
-        match units.iter_mut().find(|(known, ..)| *known == unit) {
-            Some((_, count, longest)) => {
-                *count += 1;
-                *longest = (*longest).max(*forecast);
-            }
-            None => units.push((unit, 1, *forecast)),
-        }
-    }
-    let warning = |(unit, count, longest): (String, u32, Duration)| {
-        let points = if count == 1 { "point is" } else { "points are" };
-        let longest = spoken(longest);
-        Warning {
-            kind: WarningKind::LeftOut,
-            message: format!(
-                "{unit}: {count} {points} left out for want of time (up to {longest} each)"
-            ),
-            advice: "take the time and run with --full, or name fewer --people and --nutrients"
-                .into(),
-        }
-    };
-    units.into_iter().map(warning).collect()
-}
-
-/// A warning on what has fewer samples than the rest because each takes long; slowest first.
-fn cut(plan: &Plan, kinds: &[(Trial, u32, Duration)]) -> Option<Warning> {
-    const NAMED: usize = 8;
-    let mut kinds: Vec<_> = kinds.iter().collect();
-    kinds.sort_by_key(|(.., cost)| Reverse(*cost));
-    let names: Vec<String> = kinds
-        .iter()
-        .take(NAMED)
-        .map(|(trial, samples, cost)| format!("{trial} ({samples}, of {} each)", spoken(*cost)))
-        .collect();
-    let slowest = &kinds.first()?.0;
-    let more = match kinds.len() - names.len() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let whole = plan.budget.map(|budget| format!(" of {}", spoken(budget))).unwrap_or_default();
-    Some(Warning {
-        kind: WarningKind::Cut,
-        message: format!(
-            "fewer than 5 samples for want of time{whole}: {}{more}",
-            names.join(", ")
-        ),
-        advice: format!(
-            "run again, which takes more of them, or take the time: carefree bench {} --runtime {} \
-             --unit '{}' --samples 5",
-            slowest.workload, slowest.runtime, slowest.unit
-        ),
-    })
 }
 
 /// A random seed. Six digits are enough to differ from run to run, and are easy to type.

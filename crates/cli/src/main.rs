@@ -11,6 +11,7 @@ mod progress;
 mod records;
 mod run;
 mod sample;
+mod shortfall;
 mod targets;
 mod terminal;
 

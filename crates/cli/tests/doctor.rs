@@ -95,10 +95,11 @@ fn threads_in_place_of_fibers_are_not_called_fibers() {
 
 #[test]
 fn fibers_that_do_not_work_are_a_finding_with_its_reason() {
-    // Not even one stack's slab fits.
+    // A quarter of their stacks fits. (On two carriers, enough of the fibers may have ended before the others begin.)
     let output = std::process::Command::new("sh")
         .args(["-c", "ulimit -v 60000; exec \"$0\" doctor --format json"])
         .arg(env!("CARGO_BIN_EXE_carefree"))
+        .env("CAREFREE_CARRIERS", "1")
         .output()
         .expect("sh starts");
     assert_eq!(output.status.code(), Some(1), "{output:?}");

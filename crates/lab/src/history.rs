@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::compare::{Change, UNTESTED, Verdict};
+use crate::compare::{Change, Programs, Suspect, UNTESTED, Verdict};
 use crate::metric;
 use crate::record::{self, Measurement, Record, Subject};
 use crate::version::version_key;
@@ -17,8 +17,8 @@ pub struct Series<'a> {
     pub machine: String,
     /// What records are of, by the time they began, where that was told.
     labels: BTreeMap<&'a str, &'a str>,
-    /// The fingerprints of the programs that took the samples, by version and by the time the record began.
-    programs: BTreeMap<(&'a str, &'a str), BTreeSet<&'a str>>,
+    /// The programs that took the samples, by version and by the time the record began.
+    programs: BTreeMap<(&'a str, &'a str), Programs<'a>>,
 }
 
 /// A step that changed a figure.
@@ -34,9 +34,8 @@ pub struct Step<'a> {
     pub change: Change,
     /// Whether there are points between the two, none of which is a step.
     pub drift: bool,
-    /// Whether the lab's program for the runtime is another than before, or the version's build, and may have made the
-    /// step. (Where the lab's own program is the runtime, that is what is compared.)
-    pub other_programs: bool,
+    /// What else may have made the step.
+    pub suspect: Option<Suspect>,
 }
 
 /// Steps in figures with samples are reported from this factor on, where a difference was shown:
@@ -47,7 +46,9 @@ const TESTED: f64 = 1.05;
 type Point<'a> = (&'a Measurement, &'a str);
 
 /// The same, the runs its samples come from, and the programs.
-type Sampled<'a> = (&'a Measurement, &'a str, [BTreeSet<&'a str>; 2]);
+type Sampled<'a> = (&'a Measurement, &'a str, Origins<'a>);
+
+type Origins<'a> = (BTreeSet<&'a str>, Programs<'a>);
 
 /// The figures of `records`, each through its history; those that were measured once are left out.
 /// A run that used samples of another again is no second point: of those that share samples, the
@@ -61,11 +62,11 @@ pub fn series(records: &[Record]) -> Vec<Series<'_>> {
     let mut found: BTreeMap<Key<'_>, Vec<Sampled<'_>>> = BTreeMap::new();
     for record in records {
         let machine = record::machine_name(&record.environment);
-        let mut origins: BTreeMap<&Subject, [BTreeSet<&str>; 2]> = BTreeMap::new();
+        let mut origins: BTreeMap<&Subject, Origins<'_>> = BTreeMap::new();
         for sample in &record.samples {
-            let [runs, programs] = origins.entry(&sample.subject).or_default();
+            let (runs, programs) = origins.entry(&sample.subject).or_default();
             runs.insert(&sample.run);
-            programs.insert(&sample.program);
+            programs.add(sample);
         }
         for m in &record.results {
             let s = &m.subject;
@@ -85,9 +86,10 @@ pub fn series(records: &[Record]) -> Vec<Series<'_>> {
     found
         .into_iter()
         .map(|((.., machine), sampled)| {
-            let mut programs: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();
-            for (m, started, [_, of_point]) in &sampled {
-                programs.entry((&*m.subject.version, *started)).or_default().extend(of_point);
+            let mut programs: BTreeMap<_, Programs<'_>> = BTreeMap::new();
+            for (m, started, (_, of_point)) in &sampled {
+                let version = &*m.subject.version;
+                programs.entry((version, *started)).or_default().extend(of_point);
             }
             let mut points = independent(sampled);
             let key =
@@ -104,8 +106,8 @@ fn independent(mut points: Vec<Sampled<'_>>) -> Vec<Point<'_>> {
     points.sort_by_key(|(m, started, _)| (std::cmp::Reverse(m.samples.len()), *started));
     let mut kept: Vec<Sampled<'_>> = Vec::new();
     for point in points {
-        let (m, _, [runs, _]) = &point;
-        let shares = |(other, _, [theirs, _]): &Sampled<'_>| {
+        let (m, _, (runs, _)) = &point;
+        let shares = |(other, _, (theirs, _)): &Sampled<'_>| {
             other.subject.version == m.subject.version && !runs.is_disjoint(theirs)
         };
         if !kept.iter().any(shares) {
@@ -219,18 +221,11 @@ impl<'a> Series<'a> {
             true => (self.moment(then).to_owned(), self.moment(now).to_owned()),
             false => (before.clone(), after.clone()),
         };
-        let other_programs =
-            before == after && !new.subject.is_ours() && self.has_other_programs(after, then, now);
-        told.then_some(Step { old, new, between, change, drift: false, other_programs })
-    }
-
-    /// Whether no program has taken samples of `version` in both records. False where records do not tell.
-    fn has_other_programs(&self, version: &str, then: &str, now: &str) -> bool {
-        let of = |started| {
-            let programs = self.programs.get(&(version, started));
-            programs.filter(|all| !all.is_empty() && !all.contains(""))
-        };
-        of(then).zip(of(now)).is_some_and(|(old, new)| old.is_disjoint(new))
+        let programs = |version: &'a str, started| self.programs.get(&(version, started));
+        let suspect = programs(before, then)
+            .zip(programs(after, now))
+            .and_then(|(was, is)| is.suspect_since(was, &old.subject, &new.subject));
+        told.then_some(Step { old, new, between, change, drift: false, suspect })
     }
 }
 
@@ -243,17 +238,13 @@ impl Step<'_> {
 
     /// `ruby: thread allocation 3.6x slower from 3.2 to 3.3 (18.1 µs to 65.1 µs)`.
     pub fn sentence(&self) -> String {
-        let Step { old, new, between: (from, to), change, drift, other_programs } = self;
+        let Step { old, new, between: (from, to), change, drift, suspect } = self;
         let subject = &new.subject;
         let how = if *drift { ", little by little" } else { "" };
         // Without samples nothing tells chance from change; the reader is told so.
         let source = if change.verdict == Verdict::Untested { ", as published" } else { "" };
-        let blame = match other_programs {
-            true => {
-                format!("; the lab's program is another since, or the build of {}", subject.version)
-            }
-            false => String::new(),
-        };
+        let blame =
+            suspect.map_or_else(String::new, |it| format!("; {} is another since", it.words()));
         format!(
             "{}: {} {} {} from {from} to {to}{how} ({} to {}{source}){blame}",
             subject.runtime,
@@ -475,11 +466,11 @@ mod tests {
     /// The runtime is the same: it is not blamed alone.
     #[test]
     fn a_step_says_where_the_labs_program_has_changed() {
-        let record = |started: &str, runtime: &str, program: &str, value: f64| {
+        let record = |started: &str, [runtime, version, program, source]: [&str; 4], value: f64| {
             let reading = |at: usize| Reading {
                 subject: Subject {
                     runtime: runtime.into(),
-                    version: "3.3".into(),
+                    version: version.into(),
                     unit: "fiber".into(),
                     workload: "alloc".into(),
                     ..Subject::default()
@@ -487,6 +478,7 @@ mod tests {
                 run: started.into(),
                 position: at,
                 program: program.into(),
+                source: source.into(),
                 figures: BTreeMap::from([("time_per_unit".to_owned(), value + at as f64)]),
                 ..Reading::default()
             };
@@ -494,19 +486,22 @@ mod tests {
             let samples = (0..7).map(reading).collect();
             Record::new(environment, RunFacts::default(), samples, Vec::new()).without_proofs()
         };
-        let said = |runtime: &str, programs: [&str; 2]| {
-            let [old, new] = programs;
-            let records = [record("may", runtime, old, 100.0), record("june", runtime, new, 300.0)];
-            sentences(&records)
+        let blamed = |old: [&str; 4], new: [&str; 4]| {
+            let said = sentences(&[record("may", old, 100.0), record("june", new, 300.0)]);
+            assert_eq!(said.len(), 1, "{said:?}");
+            said[0].split_once("; ").map(|(_, blame)| blame.to_owned()).unwrap_or_default()
         };
-        let blame = "; the lab's program is another since, or the build of 3.3";
-        let other = said("ruby", ["p1", "p2"]);
-        assert!(other.len() == 1 && other[0].ends_with(blame), "{other:?}");
-        for same in
-            [said("ruby", ["p1", "p1"]), said("ruby", ["", ""]), said("carefree", ["p1", "p2"])]
-        {
-            assert!(same.len() == 1 && !same[0].contains("program"), "{same:?}");
-        }
+        let was = ["ruby", "3.3", "b1", "s1"];
+        assert_eq!(blamed(was, was), "");
+        let other = blamed(was, ["ruby", "3.3", "b2", "s2"]);
+        assert_eq!(other, "the lab's program is another since");
+        let other = blamed(was, ["ruby", "3.4", "b2", "s2"]);
+        assert_eq!(other, "the lab's program is another since");
+        assert_eq!(blamed(was, ["ruby", "3.4", "b2", "s1"]), "", "a new version alone");
+        let built = blamed(was, ["ruby", "3.3", "b2", "s1"]);
+        assert_eq!(built, "the build is another since");
+        let untold = blamed(["ruby", "3.3", "b1", ""], ["ruby", "3.3", "b2", ""]);
+        assert_eq!(untold, "the lab's program or the build is another since");
     }
 
     #[test]

@@ -143,6 +143,7 @@ pub(crate) mod tests {
             role: unit.role(),
             kernel: unit.role() == Role::Thread,
             program: String::new(),
+            source: String::new(),
             workload,
             parameters: workload.parameters(Size::Quick, 2),
             warmup: 0,

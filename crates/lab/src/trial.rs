@@ -27,6 +27,8 @@ pub struct Trial {
     /// A fingerprint of the program that takes the sample; samples of another program are not used
     /// again.
     pub program: String,
+    /// A fingerprint of that program as it is written, whatever builds or runs it; none of our own.
+    pub source: String,
     /// What is measured.
     pub workload: Workload,
     /// How large it is.

@@ -7,8 +7,11 @@
 
 mod align;
 mod change;
+mod programs;
 
 pub use change::{Change, Verdict};
+pub(crate) use programs::Programs;
+pub use programs::Suspect;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +19,7 @@ use align::Placed;
 use carefree_workloads::named::distinct;
 
 use crate::metric;
-use crate::record::{self, Measurement, Record, Subject};
+use crate::record::{self, Measurement, Reading, Record, Subject};
 
 /// Changes in figures without samples are reported from this factor on, since nothing shows how far
 /// chance alone moves them. Published figures agree to about a tenth where nothing has changed.
@@ -37,14 +40,25 @@ pub struct Comparison {
     pub(crate) sides: [Vec<Record>; 2],
 }
 
-/// The samples behind a figure of one side, each by the run that took it and its place there.
-fn samples<'a>(side: &'a [Record], figure: Placed<'_>) -> BTreeSet<(&'a str, usize)> {
+/// The samples behind a figure of one side.
+fn samples<'a>(side: &'a [Record], figure: Placed<'_>) -> Vec<&'a Reading> {
     side.iter()
         .filter(|record| record.environment.started == figure.environment.started)
         .flat_map(|record| &record.samples)
         .filter(|sample| sample.subject == figure.measurement.subject)
-        .map(|sample| (sample.run.as_str(), sample.position))
         .collect()
+}
+
+/// Each sample by the run that took it and its place there.
+fn taken<'a>(samples: &[&'a Reading]) -> BTreeSet<(&'a str, usize)> {
+    samples.iter().map(|sample| (sample.run.as_str(), sample.position)).collect()
+}
+
+/// What took the samples.
+fn programs<'a>(samples: &[&'a Reading]) -> Programs<'a> {
+    let mut programs = Programs::default();
+    samples.iter().for_each(|sample| programs.add(sample));
+    programs
 }
 
 /// A record without its figures.
@@ -66,6 +80,8 @@ pub struct Pair {
     /// Whether some samples stand on both sides: one run has used those of the other again, and
     /// what differs tells nothing.
     pub shared: bool,
+    /// What else than the version may have made the difference.
+    pub suspect: Option<Suspect>,
 }
 
 impl Pair {
@@ -92,9 +108,12 @@ impl Comparison {
         let mut pairs = Vec::new();
         for (was, is) in aligned.pairs {
             let change = Change::new(was.measurement, is.measurement);
-            let shared = !samples(old, was).is_disjoint(&samples(new, is));
+            let (theirs, ours) = (samples(old, was), samples(new, is));
+            let shared = !taken(&theirs).is_disjoint(&taken(&ours));
             let (was, is) = (was.measurement.clone(), is.measurement.clone());
-            pairs.push(Pair { old: was, new: is, change, shared });
+            let suspect =
+                programs(&ours).suspect_since(&programs(&theirs), &was.subject, &is.subject);
+            pairs.push(Pair { old: was, new: is, change, shared, suspect });
         }
         let sides = [old, new].map(|side| side.iter().map(head).collect());
         let (only_old, only_new) = (aligned.only_old, aligned.only_new);

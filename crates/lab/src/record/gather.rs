@@ -29,6 +29,7 @@ impl Reading {
             position: *position,
             pin: trial.pin,
             program: trial.program.clone(),
+            source: trial.source.clone(),
             figures,
             proof,
         }

@@ -100,8 +100,8 @@ impl Record {
             }
         }
         for sample in &mut self.samples {
-            let Reading { subject, run, position, program, .. } = mem::take(sample);
-            *sample = Reading { subject, run, position, program, ..Reading::default() };
+            let Reading { subject, run, position, program, source, .. } = mem::take(sample);
+            *sample = Reading { subject, run, position, program, source, ..Reading::default() };
         }
         self.samples.shrink_to_fit();
         self

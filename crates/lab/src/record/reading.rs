@@ -26,6 +26,10 @@ pub struct Reading {
     /// A fingerprint of the program that took it ([`super::fingerprint`]): another program, and
     /// the sample is none of its.
     pub program: String,
+    /// A fingerprint of that program as it is written, the same for each version of the runtime; none of our own
+    /// program, nor in records of before November 2026.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub source: String,
     /// Values by metric.
     pub figures: BTreeMap<String, f64>,
     /// What the process said of its work: switches asked for and made, rounds, memory.

@@ -1,14 +1,15 @@
 //! A comparison, for people and for programs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, bail};
+use carefree_workloads::named::distinct;
 use serde_json::{Value, json};
 
 use super::ink::Ink;
 use super::table::{Table, Tone, wrap};
 use super::{Format, csv, escape, html, ink};
-use crate::compare::{self, Comparison, Pair, Verdict};
+use crate::compare::{self, Comparison, Pair, Suspect, Verdict};
 use crate::metric::spoken;
 use crate::number::counted;
 
@@ -54,6 +55,7 @@ fn cautions(comparison: &Comparison) -> Vec<String> {
             counted(shared, "figure")
         ));
     }
+    found.extend(suspicions(comparison));
     if comparison.pairs.is_empty() {
         found.push(
             "The two sides have no figure in common: the same runtime, unit, workload, parameters \
@@ -62,6 +64,24 @@ fn cautions(comparison: &Comparison) -> Vec<String> {
         );
     }
     found
+}
+
+/// What else than a version is another, and of which runtimes.
+fn suspicions(comparison: &Comparison) -> Vec<String> {
+    let mut found: BTreeMap<Suspect, Vec<String>> = BTreeMap::new();
+    for pair in &comparison.pairs {
+        let Some(suspect) = pair.suspect else { continue };
+        found.entry(suspect).or_default().push(runtime(pair));
+    }
+    let of = |(suspect, runtimes): (Suspect, Vec<String>)| {
+        let figures = counted(runtimes.len(), "figure");
+        format!(
+            "For {figures} ({}) {} is another on the new side, and may be what differs.",
+            distinct(runtimes).join(", "),
+            suspect.words()
+        )
+    };
+    found.into_iter().map(of).collect()
 }
 
 /// What it comes to, in plain words.
@@ -136,7 +156,7 @@ fn table(comparison: &Comparison) -> Table {
         .right(["Old", "New", "Ratio", "95% interval", "p"])
         .left(["Verdict"]);
     for pair in &comparison.pairs {
-        let Pair { old, new, change, shared } = pair;
+        let Pair { old, new, change, shared, .. } = pair;
         let ends = |(low, high): (f64, f64)| format!("{low:.2}–{high:.2}");
         let verdict = if *shared { "the same samples".into() } else { change.cell(&new.metric) };
         table.rows.push(vec![
@@ -227,16 +247,20 @@ fn text(comparison: &Comparison, ink: Ink) -> String {
     text
 }
 
+/// Cautions first, for who reads only the table would believe it; then the table, and what it says.
 fn markdown(comparison: &Comparison) -> String {
     let mut page = String::from("## Old and New\n");
     for caution in cautions(comparison) {
         page += &format!("\n**{}**\n", escape::text(&caution));
     }
-    page += &format!("\n{}", escape::list(&sentences(comparison)));
     if !comparison.pairs.is_empty() {
         let table = table(comparison);
         page += &format!("\n{}\n", table.markdown());
         page += &escape::list(&table.notes);
+    }
+    let sentences = sentences(comparison);
+    if !sentences.is_empty() {
+        page += &format!("\n### In plain words\n\n{}", escape::list(&sentences));
     }
     page
 }
@@ -244,7 +268,7 @@ fn markdown(comparison: &Comparison) -> String {
 /// A field of a pair: its name, and its value in JSON and in a spreadsheet.
 type Field = (&'static str, Value, String);
 
-fn fields(Pair { old, new, change, .. }: &Pair) -> [Field; 15] {
+fn fields(Pair { old, new, change, suspect, .. }: &Pair) -> [Field; 16] {
     let text = |name, text: &str| (name, json!(text), text.to_owned());
     let number = |name, value: f64| (name, json!(value), value.to_string());
     let optional = |name, value: Option<f64>| (name, json!(value), csv::number(value));
@@ -265,13 +289,14 @@ fn fields(Pair { old, new, change, .. }: &Pair) -> [Field; 15] {
         optional("ratio_high", change.interval.map(|(_, high)| high)),
         optional("p", change.p),
         text("verdict", change.verdict.name()),
+        suspect.map_or(("suspect", Value::Null, String::new()), |it| text("suspect", it.name())),
     ]
 }
 
 fn spreadsheet(comparison: &Comparison) -> String {
     let mut lines = String::from(
         "runtime,old_version,new_version,unit,workload,parameters,metric,\
-         value_unit,old,new,ratio,ratio_low,ratio_high,p,verdict\n",
+         value_unit,old,new,ratio,ratio_low,ratio_high,p,verdict,suspect\n",
     );
     for pair in &comparison.pairs {
         lines += &csv::line(fields(pair).into_iter().map(|(_, _, cell)| cell));

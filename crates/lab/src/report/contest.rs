@@ -85,7 +85,7 @@ impl Meal<'_> {
     }
 
     /// `fibers 3.2x`; `open`, where chance may have decided.
-    fn cell(&self) -> String {
+    pub(super) fn cell(&self) -> String {
         let (ratio, mark) = (self.ratio(), self.mark());
         match self.winner() {
             Winner::Light => format!("{} {}{mark}", side(self.light), times(ratio)),
@@ -95,8 +95,7 @@ impl Meal<'_> {
     }
 }
 
-/// What a way to feed is called in a table: `fibers`, `hybrid`; what is no plain fiber by its unit,
-/// `task`.
+/// What a way to feed is called: `fibers`, `hybrid`; what is no plain fiber by its unit, `task`.
 fn side(m: &Measurement) -> String {
     match (how(m).as_str(), m.subject.unit.as_str()) {
         (how @ ("hybrid" | "processes"), _) => how.to_owned(),
@@ -238,7 +237,7 @@ pub(super) fn sentences(view: &View<'_>) -> Vec<String> {
             Crossing::Open => "no difference is shown".to_owned(),
             Crossing::Never => {
                 let most = ends(contest.meals.last());
-                format!("fibers are not overtaken up to {most}, the most measured")
+                format!("threads do not overtake up to {most}, the most measured")
             }
         };
         let doubt = match contest.mark().is_empty() || contest.crossing() == Crossing::Open {

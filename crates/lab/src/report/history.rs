@@ -44,7 +44,7 @@ pub fn history(records: &[Record], format: Format, colour: bool) -> Result<Strin
             let table = table.map(|table| table.markdown_section()).unwrap_or_default();
             let said: String =
                 said.iter().map(|line| format!("{bullet}{}\n", escape::text(line))).collect();
-            safe(format!("## {TITLE}\n\n{said}{table}"), false)
+            safe(format!("## {TITLE}\n{table}\n### In plain words\n\n{said}"), false)
         }
         Format::Csv => safe(spreadsheet(&all), false),
         Format::Html => html::history(records, &said, &table.unwrap_or_else(|| Table::new(""))),

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use carefree_workloads::named::{distinct, list};
 use carefree_workloads::role::Role;
 
+use super::table::Table;
 use super::view::View;
 use super::work::Fetches as Servers;
 use crate::hosted;
@@ -33,6 +34,24 @@ pub(super) fn hosted<'a>(figures: impl Iterator<Item = &'a Measurement>) -> Opti
         };
         format!("{} {stand} without {unit}: {have} no such unit.", list(&without))
     })
+}
+
+/// How the reasons of [`servers`] begin.
+const NOT_HERE: &str = "Not under this load";
+
+/// Has what all of several tables say of missing servers said by the last one alone.
+pub(super) fn say_once(tables: &mut [Table]) {
+    let [first, .., _] = &*tables else { return };
+    let everywhere = |note: &&String| tables.iter().all(|table| table.notes.contains(note));
+    let missing = first.notes.iter().filter(|note| note.starts_with(NOT_HERE));
+    let common: Vec<String> = missing.filter(everywhere).cloned().collect();
+    for table in &mut *tables {
+        table.notes.retain(|note| !common.contains(note));
+    }
+    if let Some(last) = tables.last_mut() {
+        let once = |note: String| note.replacen(NOT_HERE, "Not under any load", 1);
+        last.notes.extend(common.into_iter().map(once));
+    }
 }
 
 /// Why servers that were asked for are not in the table of this load, a sentence for each reason.
@@ -108,7 +127,7 @@ pub(super) fn servers(view: &View<'_>, all: &[Servers<'_>], load: &Parameters) -
     }
     let sentence = |(reason, who): (String, Vec<String>)| {
         let who: Vec<&str> = who.iter().map(String::as_str).collect();
-        format!("Not under this load: {}: {reason}.", list(&who))
+        format!("{NOT_HERE}: {}: {reason}.", list(&who))
     };
     reasons.into_iter().map(sentence).collect()
 }

@@ -34,6 +34,7 @@ pub struct Ready {
     program: Program,
     cache: PathBuf,
     fingerprint: String,
+    source: String,
     /// What makes its threads fibers, if they are to be.
     hosting: Option<Hosting>,
 }
@@ -73,7 +74,8 @@ impl Runtime {
 
     fn prepare(&self, name: &str, folders: &Folders) -> Result<Ready, NotReady> {
         let program = &self.target.spec.programs[name];
-        let fingerprint = self.fingerprint(program);
+        let source = self.source(program);
+        let fingerprint = self.fingerprint(&source);
         // A place in PATH has no slash in its version, an image's name may.
         let label = format!("{}-{}-{name}-{fingerprint}", self.target.name(), self.version);
         let cache = folders.build(&label.replace('/', "_"));
@@ -82,6 +84,7 @@ impl Runtime {
             program: program.clone(),
             cache: cache.clone(),
             fingerprint,
+            source,
             hosting: None,
         };
         if cache.is_dir() {
@@ -134,13 +137,16 @@ impl Runtime {
         Ok(())
     }
 
-    /// What a sample of this program depends on: the program's files, its commands, and the runtime
-    /// as it was built.
-    fn fingerprint(&self, program: &Program) -> String {
-        let Program { build, run, env, .. } = program;
+    /// What a sample of this program depends on: the program, and the runtime as it was built.
+    fn fingerprint(&self, source: &str) -> String {
         let (version, of_runtime) = (self.version(), self.build_of_it());
-        let mut all = format!("{} {version} {of_runtime} {build:?} {run:?} {env:?}", self.program)
-            .into_bytes();
+        fingerprint(format!("{} {version} {of_runtime} {source}", self.program).as_bytes())
+    }
+
+    /// The program as it is written: its files and its commands.
+    fn source(&self, program: &Program) -> String {
+        let Program { build, run, env, .. } = program;
+        let mut all = format!("{build:?} {run:?} {env:?}").into_bytes();
         let mut files = Vec::new();
         files_of(&self.target.folder, &mut files);
         for file in files {
@@ -254,6 +260,11 @@ impl Ready {
     /// What its samples depend on, beside the machine.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
+    }
+
+    /// A fingerprint of the program as it is written, whatever builds or runs it.
+    pub fn source(&self) -> &str {
+        &self.source
     }
 }
 

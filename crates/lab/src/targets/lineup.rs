@@ -363,6 +363,7 @@ impl Lineup {
                 match ready {
                     Ok(ready) => {
                         trial.program = ready.fingerprint().to_owned();
+                        trial.source = ready.source().to_owned();
                         if workload == Workload::Fetch
                             && self.wants(SEQUENTIAL, Role::Thread, &|_| false)
                         {
@@ -430,8 +431,19 @@ impl Sizes {
             parameters.set("units", crowd);
         }
         let (runtime, version, unit) = (runtime.into(), version.into(), unit.into());
-        let (program, warmup) = (String::new(), 0);
-        Trial { runtime, version, unit, role, kernel, program, workload, parameters, warmup, pin }
+        Trial {
+            runtime,
+            version,
+            unit,
+            role,
+            kernel,
+            program: String::new(),
+            source: String::new(),
+            workload,
+            parameters,
+            warmup: 0,
+            pin,
+        }
     }
 }
 

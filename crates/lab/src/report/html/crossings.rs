@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::markup::{figure, grid, percent};
 use super::scale::Scale;
 use super::sources;
-use crate::number::{grouped, times};
+use crate::number::grouped;
 use crate::report::contest::{Contest, Crossing, Meal, Winner, Work};
 use crate::report::meals::{bites, people};
 use crate::report::table::{Align, Table};
@@ -44,7 +44,7 @@ fn chart(work: Work, rows: &[&Contest<'_>]) -> Markup {
     let title = format!("Where threads overtake: {}", work.title());
     let drawing = html! {
         ul class="legend" {
-            @for (class, name) in [("fiber", "fibers are faster"), ("thread", "threads are faster")] {
+            @for (class, name) in [("fiber", "the lighter unit is faster"), ("thread", "threads are faster")] {
                 li {
                     svg aria-hidden="true" class=(class) {
                         line class="side" x1="0" x2="100%" y1="50%" y2="50%" {}
@@ -132,13 +132,11 @@ fn winner(meal: &Meal<'_>) -> &'static str {
     }
 }
 
-/// `threads are 2.0x faster`.
+/// `threads 2.0x faster`.
 fn said(meal: &Meal<'_>) -> String {
-    let mark = meal.mark();
     match meal.winner() {
-        Winner::Light => format!("fibers are {}{mark} faster", times(meal.ratio())),
-        Winner::Thread => format!("threads are {}{mark} faster", times(meal.ratio().recip())),
         Winner::Open => "no difference shown".to_owned(),
+        _ => format!("{} faster", meal.cell()),
     }
 }
 
@@ -150,7 +148,7 @@ fn spoken(title: &str, rows: &[&Contest<'_>]) -> String {
 
 fn behind(rows: &[&Contest<'_>]) -> Table {
     let mut table = Table::new("").left(["Runtime"]).right(["People", "Bites"]);
-    for heading in ["Fibers", "Threads"] {
+    for heading in ["Lighter Unit", "Threads"] {
         table.add(heading, Align::Right);
     }
     table.add("Faster", Align::Left);
