@@ -80,11 +80,14 @@ pub(crate) fn wait_plain(word: User<u32>, value: u32, mask: u32) -> c_long {
 }
 
 /// The calling fiber, if it starves for a lock. (Locks made of futexes have this value where others wait: std's, and
-/// libc's.)
+/// libc's. Writers of std's `RwLock` wait for a number that each wake-up changes, as those for a condition do.)
 #[inline(always)]
 fn starving(address: usize, value: u32) -> Option<Starving> {
     const CONTENDED: u32 = 2;
-    if value == CONTENDED { Starving::after_waits_for(address) } else { None }
+    if value == parker::PARKED {
+        return None;
+    }
+    Starving::after_waits_for(address, value == CONTENDED)
 }
 
 /// What a fiber waits for by a word that has this value.

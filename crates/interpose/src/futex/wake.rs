@@ -38,7 +38,7 @@ pub(crate) fn wake<K: Kernel>(word: User<u32>, operation: c_int, value: u32, mas
     let count = count(value);
     let woken = lot::unpark_matching(key, count, move |waiting| waiting & mask != 0);
     if woken == count {
-        let_woken_run();
+        let_woken_run(word.address());
         return woken as c_long;
     }
     // Fewer are asked for than there were.

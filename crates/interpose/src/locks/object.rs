@@ -95,7 +95,7 @@ impl Wait {
         let mut span = FIRST_RECHECK;
         let mut losses = 0;
         loop {
-            let _starving = Starving::after(losses);
+            let _starving = Starving::after(self.key, losses);
             let unseen = match self.unseen {
                 Unseen::Never => false,
                 Unseen::Always => true,
@@ -172,6 +172,6 @@ pub(crate) fn is_waited_after_release(key: usize) -> bool {
 #[inline(never)]
 fn wake(key: usize) {
     if lot::unpark(key, 1) > 0 {
-        let_woken_run();
+        let_woken_run(key);
     }
 }

@@ -121,7 +121,7 @@ fn wake(lock: User<Lock>) {
     if is_waited_after_release(key) {
         let readers = lot::unpark_matching(key, usize::MAX, |tag| tag == READER);
         if readers + lot::unpark_matching(key, 1, |tag| tag == WRITER) > 0 {
-            let_woken_run();
+            let_woken_run(key);
         }
     }
 }

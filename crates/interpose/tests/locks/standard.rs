@@ -95,6 +95,39 @@ fn a_mutex_is_had_by_all_that_wait() {
     });
 }
 
+/// The same of writers, whose waits look like those for a condition.
+#[test]
+fn a_lock_is_had_by_all_that_would_write() {
+    on_fibers(|| {
+        let lock = Arc::new(RwLock::new(0));
+        let ends = Arc::new(AtomicUsize::new(0));
+        let keeper = {
+            let (lock, ends) = (Arc::clone(&lock), Arc::clone(&ends));
+            spawn(move || {
+                while ends.load(SeqCst) == 0 {
+                    let _held = lock.write().unwrap();
+                    sleep(Duration::from_micros(20));
+                }
+            })
+        };
+        let waiting: Vec<_> = (0..3)
+            .map(|_| {
+                let lock = Arc::clone(&lock);
+                spawn(move || {
+                    for _ in 0..10 {
+                        *lock.write().unwrap() += 1;
+                        sleep(Duration::from_micros(1));
+                    }
+                })
+            })
+            .collect();
+        waiting.into_iter().for_each(|fiber| fiber.join().unwrap());
+        ends.store(1, SeqCst);
+        keeper.join().unwrap();
+        assert_eq!(*lock.read().unwrap(), 30);
+    });
+}
+
 #[test]
 fn a_thread_waits_for_a_fiber_and_a_fiber_for_a_thread() {
     on_fibers(|| {
