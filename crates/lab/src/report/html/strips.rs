@@ -79,10 +79,10 @@ pub(super) fn strips(title: &str, quantity: Quantity, all: &[Strip<'_>]) -> Mark
 
 /// The samples of these units on one scale.
 pub(super) fn plot(title: &str, quantity: Quantity, all: &[Strip<'_>]) -> Markup {
-    let all: Vec<&Strip<'_>> = all.iter().filter(|strip| strip.m.samples.len() >= FEW).collect();
-    if all.is_empty() {
+    if all.iter().all(|strip| strip.m.samples.len() < FEW) {
         return html! {};
     }
+    let all: Vec<&Strip<'_>> = all.iter().filter(|strip| !strip.m.samples.is_empty()).collect();
     let values: Vec<f64> = all.iter().flat_map(|strip| strip.m.samples.iter().copied()).collect();
     let scale = Scale::of_ratios(quantity, values.into_iter());
     let floor = all.len() * ROW;
@@ -98,7 +98,9 @@ pub(super) fn plot(title: &str, quantity: Quantity, all: &[Strip<'_>]) -> Markup
 
 fn row(scale: Scale, top: usize, strip: &Strip<'_>) -> Markup {
     let at = |value| percent(scale.at(value));
-    let [low, middle, high] = stats::percentiles(&strip.m.samples, [0.25, 0.5, 0.75]);
+    // One or two samples have no middle half.
+    let middle = (strip.m.samples.len() >= FEW)
+        .then(|| stats::percentiles(&strip.m.samples, [0.25, 0.5, 0.75]));
     // A dot is a line of no length with round ends; those of one value stand one below the other.
     let dot = |(number, value): (usize, &f64)| {
         format!("M{:.0} {}h0", 1000.0 * scale.at(*value), 6 + 4 * (number % 3))
@@ -108,11 +110,15 @@ fn row(scale: Scale, top: usize, strip: &Strip<'_>) -> Markup {
     html! {
         g class=(strip.class) {
             text x="0" y=(top + 14) { (strip.label) }
-            line class="middle" x1=(at(low)) x2=(at(high)) y1=(y) y2=(y) {}
+            @if let Some([low, _, high]) = middle {
+                line class="middle" x1=(at(low)) x2=(at(high)) y1=(y) y2=(y) {}
+            }
             svg x="0" y=(top + 17) height="20" viewBox="0 0 1000 20" preserveAspectRatio="none" {
                 path class="samples" d=(dots) {}
             }
-            line class="reach" x1=(at(middle)) x2=(at(middle)) y1=(y - 9) y2=(y + 9) {}
+            @if let Some([_, middle, _]) = middle {
+                line class="reach" x1=(at(middle)) x2=(at(middle)) y1=(y - 9) y2=(y + 9) {}
+            }
         }
         "\n"
     }
@@ -145,4 +151,23 @@ pub(super) fn table(all: &[Strip<'_>]) -> Table {
             .into(),
     );
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_samples_are_dots_without_a_middle_half() {
+        let figures = [vec![1.0, 2.0, 4.0], vec![3.0]]
+            .map(|samples| Measurement { samples, ..Measurement::default() });
+        let strips: Vec<Strip<'_>> =
+            figures.iter().map(|m| Strip { label: "unit".into(), class: "fiber", m }).collect();
+        let count = |strips: &[Strip<'_>], what: &str| {
+            plot("Time", Quantity::Nanoseconds, strips).into_string().matches(what).count()
+        };
+        assert_eq!(count(&strips, "class=\"samples\""), 2);
+        assert_eq!(count(&strips, "class=\"middle\""), 1);
+        assert_eq!(count(&strips[1..], "svg"), 0, "nothing is spread there");
+    }
 }
