@@ -5,8 +5,6 @@ use std::ffi::{c_int, c_void};
 /// A handler of forks.
 type Handler = Option<unsafe extern "C" fn()>;
 
-// (A static program links libc's own together with `fork`.)
-#[cfg(not(target_feature = "crt-static"))]
 interpose! { lean anywhere
     /// What `pthread_atfork(3)` calls, of which each program and library has a copy. Its first caller comes after the
     /// runtime: see [`carefree_runtime::install_fork_handlers`].
