@@ -111,7 +111,10 @@ fn a_writer_that_is_gone_again_was_there() {
             assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());
             assert_eq!(reading.join().unwrap(), text);
         }
-        // The other way round: the writer waits for a reader.
+        // The other way round: the writer waits for a reader. (Of another FIFO: a child that some other test has forked
+        // may have inherited an end of the first, and have it open until its exec.)
+        let another = Directory::new();
+        let path = another.fifo();
         let writing = spawn({
             let path = path.clone();
             move || fs::write(path, "from a fiber").unwrap()
