@@ -7,8 +7,8 @@ use std::fs;
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, IsTerminal};
 use std::process::{self, ExitCode};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,6 @@ use carefree_lab::sweep::Sweep;
 use carefree_lab::targets::lineup::{Lineup, Sizes, Wishes};
 use carefree_lab::targets::{self, Folders, Target};
 use carefree_lab::trial::Trial;
-use carefree_lab::watcher::Watched;
 use carefree_workloads::fetch::Settings;
 use carefree_workloads::serve::Kind;
 use carefree_workloads::workload::{Size, Workload};
@@ -40,6 +39,7 @@ use crate::out::Out;
 use crate::progress::{Bar, spoken};
 use crate::run::hosting;
 use crate::targets::folders_are_there;
+use crate::watch::watched;
 use crate::{complain, exit, shortfall, terminal};
 
 /// One sample may take this long. The slowest of the defaults takes seconds.
@@ -99,10 +99,7 @@ pub(crate) fn take(orders: &Bench) -> Result<Finished, (u8, Error)> {
         // A program that cannot be read has no samples that another could use again.
         sizes.program = fs::read(&program).map(|bytes| fingerprint(&bytes)).unwrap_or_default();
     }
-    let mut watcher = process::Command::new(&program);
-    watcher.arg("__watch").args((!orders.images.is_empty()).then_some("--containers"));
-    // Without one, what a killed run leaves is ended by the next.
-    let _watched = Watched::start(watcher);
+    let _watched = watched(&program, !orders.images.is_empty());
     let folders = folders.until(Arc::clone(&interrupted));
     let field = lineup.field(&sizes, &folders, &mut |runtime| {
         bar.say(format!("making {} {} ready", runtime.target().title(), runtime.version()));
@@ -370,10 +367,14 @@ fn chance() -> u64 {
 
 /// Has Ctrl-C end the run and not the program; a second one ends the program.
 pub(crate) fn catch_interrupts() -> Result<Arc<AtomicBool>, Error> {
+    /// A terminal and what runs under it, such as `timeout`, may both pass on one Ctrl-C.
+    const MOMENT: Duration = Duration::from_millis(500);
     let interrupted = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&interrupted);
+    let first = OnceLock::new();
     ctrlc::set_handler(move || {
-        if flag.swap(true, Ordering::Relaxed) {
+        let since = first.get_or_init(Instant::now).elapsed();
+        if flag.swap(true, Ordering::Relaxed) && since > MOMENT {
             process::exit(i32::from(exit::INTERRUPTED));
         }
     })

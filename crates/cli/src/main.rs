@@ -14,6 +14,7 @@ mod sample;
 mod shortfall;
 mod targets;
 mod terminal;
+mod watch;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use carefree_lab::noise::{Warning, WarningKind};
 use carefree_lab::trial::Trial;
 use carefree_workloads::named::distinct;
+use carefree_workloads::workload::Workload;
 
 use crate::progress::spoken;
 
@@ -40,6 +41,17 @@ pub(crate) fn left_out(points: &[(Trial, Duration)]) -> Vec<Warning> {
     units.into_iter().map(warning).collect()
 }
 
+/// `ruby 3.3.8 thread alloc`; of a meal also for how many and how long, for a unit is fed many.
+fn name(trial: &Trial) -> String {
+    let number = |name| trial.parameters.number(name).unwrap_or(0);
+    match trial.workload {
+        Workload::Feed => {
+            format!("{trial} of {} people, {} bites", number("people"), number("nutrients"))
+        }
+        _ => trial.to_string(),
+    }
+}
+
 /// A warning on kinds that have fewer samples than the rest, because each takes long; slowest first. `budget`: the
 /// time that the whole run had, if it had an end.
 pub(crate) fn cut(budget: Option<Duration>, kinds: &[(Trial, u32, Duration)]) -> Option<Warning> {
@@ -51,7 +63,9 @@ pub(crate) fn cut(budget: Option<Duration>, kinds: &[(Trial, u32, Duration)]) ->
     let names: Vec<String> = kinds
         .iter()
         .take(NAMED)
-        .map(|(trial, samples, cost)| format!("{trial} ({samples}, of {} each)", spoken(*cost)))
+        .map(|(trial, samples, cost)| {
+            format!("{} ({samples}, of {} each)", name(trial), spoken(*cost))
+        })
         .collect();
     let more = match kinds.len() - names.len() {
         0 => String::new(),
@@ -82,7 +96,6 @@ mod tests {
     use super::*;
     use carefree_workloads::parameters::Parameters;
     use carefree_workloads::role::Role;
-    use carefree_workloads::workload::Workload;
 
     fn trial(runtime: &str, unit: &str, workload: Workload) -> Trial {
         Trial {
@@ -141,6 +154,17 @@ mod tests {
             "{warning:?}"
         );
         assert!(warning.advice.contains("r11,r10,r9,r8,r7,r6,r5,r4,r3,r2,r1"), "{warning:?}");
+    }
+
+    #[test]
+    fn a_meal_is_named_by_its_size() {
+        let mut meal = trial("ruby", "thread", Workload::Feed);
+        meal.parameters = Parameters::of([("nutrients", 100), ("people", 64)]);
+        let said = cut(None, &[(meal, 1, Duration::from_secs(2))]).expect("one").message;
+        assert!(
+            said.ends_with("ruby 1 thread feed of 64 people, 100 bites (1, of 2 s each)"),
+            "{said}"
+        );
     }
 
     #[test]

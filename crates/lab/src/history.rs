@@ -42,6 +42,9 @@ pub struct Step<'a> {
 /// smaller ones are too small to matter.
 const TESTED: f64 = 1.05;
 
+/// A step of this factor is no part of a drift: it is told by itself.
+const LARGE: f64 = 1.2;
+
 /// A figure, and the time its record began.
 type Point<'a> = (&'a Measurement, &'a str);
 
@@ -127,6 +130,24 @@ fn side_by_side<'a>(old: &[Point<'a>], new: &[Point<'a>]) -> Option<(Point<'a>, 
     of_one_run.or_else(|| Some((*old.last()?, *new.last()?)))
 }
 
+/// The stretches between the steps that break them, each by its first and its last station. `steps` are those from each
+/// station to the next, of which `first` is the first.
+fn unbroken<'a>(
+    steps: &[Option<Step<'a>>],
+    first: usize,
+    breaks: impl Fn(&Step<'a>) -> bool,
+) -> Vec<(usize, usize)> {
+    let mut stretches = vec![(first, first)];
+    for (at, step) in steps.iter().enumerate() {
+        let station = first + at + 1;
+        match (step.as_ref().is_some_and(&breaks), stretches.last_mut()) {
+            (false, Some((_, to))) => *to = station,
+            _ => stretches.push((station, station)),
+        }
+    }
+    stretches
+}
+
 impl<'a> Series<'a> {
     /// What the record is of that began at this time; else the time.
     pub fn moment(&self, started: &'a str) -> &'a str {
@@ -163,42 +184,50 @@ impl<'a> Series<'a> {
         self.pairs().into_iter().filter_map(|(old, new)| self.step(old, new)).collect()
     }
 
-    /// Changes that no step tells of, because each between two points is too small: from the first
-    /// point after a step to the last before the next.
-    pub fn drifts(&self) -> Vec<Step<'a>> {
+    /// The changes of the figure, each told once: steps, and drifts, which are changes that came little by little, with
+    /// small steps among them or none.
+    pub fn changes(&self) -> Vec<Step<'a>> {
         let versions = self.versions();
         let times = versions.iter().map(|points| points.chunks(1).collect::<Vec<_>>());
-        let all: Vec<Vec<&[Point<'a>]>> = times.chain([versions.clone()]).collect();
-        all.iter().flat_map(|stations| self.drifts_along(stations)).collect()
+        let all: Vec<Vec<&[Point<'a>]>> = [versions.clone()].into_iter().chain(times).collect();
+        all.iter().flat_map(|stations| self.changes_along(stations)).collect()
     }
 
-    /// The drifts along `stations`, each of which is all points of a version, or one of a time.
-    fn drifts_along(&self, stations: &[&[Point<'a>]]) -> Vec<Step<'a>> {
-        let compare = |from: usize, to: usize| side_by_side(stations[from], stations[to]);
-        let is_step =
-            |to: usize| compare(to - 1, to).is_some_and(|(old, new)| self.step(old, new).is_some());
-        let mut drifts = Vec::new();
-        let mut from = 0;
-        for to in 1..=stations.len() {
-            if to < stations.len() && !is_step(to) {
+    /// The changes along `stations`, each of which is all points of a version, or one of a time.
+    fn changes_along(&self, stations: &[&[Point<'a>]]) -> Vec<Step<'a>> {
+        let between = |from: usize, to: usize| {
+            let (old, new) = side_by_side(stations[from], stations[to])?;
+            self.step(old, new)
+        };
+        let steps: Vec<Option<Step<'a>>> =
+            (1..stations.len()).map(|to| between(to - 1, to)).collect();
+        // A drift from the one station to the other. Two of them have none: if they differed, that would be a step.
+        let drift = |from: usize, to: usize| {
+            let whole = between(from, to).filter(|_| to - from > 1)?;
+            let goes_on = |at: usize| {
+                let ((old, _), (new, _)) = side_by_side(stations[at - 1], stations[at])?;
+                let ratio = new.median / old.median;
+                let ratio = if whole.change.ratio > 1.0 { ratio } else { ratio.recip() };
+                // What goes up and down by more than chance may is no drift, nor is what is one step for the most part.
+                let is_most =
+                    steps[at - 1].is_some() && 2.0 * ratio.ln() > whole.change.factor().ln();
+                Some(ratio.recip() <= TESTED && !is_most)
+            };
+            let is_drift = (from + 1..=to).all(|at| goes_on(at).unwrap_or(true));
+            is_drift.then_some(Step { drift: true, ..whole })
+        };
+        let mut changes = Vec::new();
+        for (from, to) in unbroken(&steps, 0, |step| step.change.factor() >= LARGE) {
+            if let Some(drift) = drift(from, to) {
+                changes.push(drift);
                 continue;
             }
-            // Two points have no drift: if they differed, that would be a step.
-            if to - from > 2 {
-                let drift = compare(from, to - 1).and_then(|(old, new)| self.step(old, new));
-                // What goes up and down by more than chance may is no drift.
-                let against = |step: &Step<'a>, at: usize| {
-                    compare(at - 1, at).is_some_and(|((old, _), (new, _))| {
-                        let ratio = new.median / old.median;
-                        (if step.change.ratio > 1.0 { ratio.recip() } else { ratio }) > TESTED
-                    })
-                };
-                let drift = drift.filter(|step| !(from + 1..to).any(|at| against(step, at)));
-                drifts.extend(drift.map(|step| Step { drift: true, ..step }));
-            }
-            from = to;
+            changes.extend(steps[from..to].iter().flatten().cloned());
+            let parts = unbroken(&steps[from..to], from, |_| true);
+            changes.extend(parts.into_iter().filter_map(|(from, to)| drift(from, to)));
         }
-        drifts
+        changes.extend(steps.into_iter().flatten().filter(|step| step.change.factor() >= LARGE));
+        changes
     }
 
     /// The step from one point to another, if it is one.
@@ -245,9 +274,13 @@ impl Step<'_> {
         let source = if change.verdict == Verdict::Untested { ", as published" } else { "" };
         let blame =
             suspect.map_or_else(String::new, |it| format!("; {} is another since", it.words()));
+        // Between times, the version is what the two have in common.
+        let runtime = match old.subject.version == subject.version && !subject.version.is_empty() {
+            true => format!("{} {}", subject.runtime, subject.version),
+            false => subject.runtime.clone(),
+        };
         format!(
-            "{}: {} {} {} from {from} to {to}{how} ({} to {}{source}){blame}",
-            subject.runtime,
+            "{runtime}: {} {} {} from {from} to {to}{how} ({} to {}{source}){blame}",
             subject.unit,
             what(new),
             change.words(&new.metric),
@@ -279,7 +312,7 @@ pub fn sentences(records: &[Record]) -> Vec<String> {
         for (m, _) in &series.points {
             measured.entry(topic(m)).or_default().insert(&series.machine);
         }
-        let found = series.steps().into_iter().chain(series.drifts());
+        let found = series.changes().into_iter();
         let found = found.filter(|step| !step.new.quantity().more_is_better());
         steps.extend(found.map(|step| (step, &*series.machine)));
     }
@@ -382,6 +415,15 @@ mod tests {
         let said = sentences(&over_versions("time_per_unit", &stepped));
         let starts = ["1.85x slower from 3.2 to 3.3 (", "1.08x slower from 3.0 to 3.2, little by"];
         assert!(starts.iter().all(|s| said.iter().any(|line| line.contains(s))), "{said:#?}");
+        // Small steps amid it are part of it, and one alone is none.
+        let small = [100.0, 104.0, 108.0, 116.0, 120.0, 125.0, 130.0];
+        let said = sentences(&over_versions("time_per_unit", &small));
+        assert!(
+            said.len() == 1 && said[0].contains("1.30x slower from 3.0 to 3.6, little"),
+            "{said:?}"
+        );
+        let said = sentences(&over_versions("time_per_unit", &[100.0, 100.5, 110.0, 110.5]));
+        assert!(said.len() == 1 && said[0].contains("1.09x slower from 3.1 to 3.2 ("), "{said:?}");
         // There and back is no drift.
         assert!(sentences(&over_versions("time_per_unit", &[100.0, 104.0, 100.0])).is_empty());
         // Nor is a zigzag, whose ends happen to differ: as published, without samples.

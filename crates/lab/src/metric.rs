@@ -250,6 +250,7 @@ pub static FIGURES: [Figure; 28] = [
         value: Some(|sample| per_unit(sample, sample.account.rounds.first()?.total_ns())),
         chart: "Time of a unit in the first round, cold",
         spoken: "allocation, cold,",
+        curve: "time of a unit, cold",
         ..plain(Workload::Warm, FIRST_TIME_PER_UNIT)
     },
     Figure {

@@ -400,15 +400,18 @@ fn the_first_lines_claim_what_is_shown_of_every_runtime_that_has_both() {
     let page = render(&both, Format::Html, false);
     assert!(page.contains("the runtimes that can be compared"), "no sentence");
     // Counted where they are shown: of the two, one has no figures of switching.
-    let span = "Starting</h3>: 5.0x (ruby fiber) to 13x (carefree fiber), of 2 runtimes";
+    let span = "Starting</h3><span class=\"all\">: 5.0x (ruby fiber) to 13x (carefree fiber), of 2 runtimes";
     assert!(page.contains(span), "no span");
-    assert!(page.contains("Switching</h3>: 25x (carefree fiber)</summary>"), "no span");
+    assert!(
+        page.contains("Switching</h3><span class=\"all\">: 25x (carefree fiber)</span></summary>"),
+        "no span"
+    );
 
     // Not told apart in one of them: no number is claimed of that one.
     let thread = both.results.last_mut().expect("ruby's");
     (thread.median, thread.ci_low) = (10_500.0, Some(9_000.0));
     let page = render(&both, Format::Html, false);
-    let span = "Starting</h3>: no difference shown (ruby fiber) to 13x (carefree fiber)";
+    let span = "Starting</h3><span class=\"all\">: no difference shown (ruby fiber) to 13x (carefree fiber)";
     assert!(page.contains(span), "a difference that was not shown");
 
     // One that has no threads here to compare with is not among those measured.

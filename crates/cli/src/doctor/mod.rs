@@ -8,6 +8,7 @@ mod report;
 mod runtimes;
 mod trial;
 
+use std::env;
 use std::ffi::OsStr;
 use std::process::ExitCode;
 
@@ -16,6 +17,7 @@ use carefree::TlsMode;
 use crate::args::{Doctor, DoctorFormat};
 use crate::run::program::Program;
 use crate::targets::folders_are_there;
+use crate::watch::watched;
 use crate::{complain, exit, terminal};
 
 pub(crate) use trial::try_fibers;
@@ -28,6 +30,9 @@ pub(crate) fn doctor(orders: &Doctor) -> ExitCode {
     if let Some(name) = &orders.program {
         return of_program(name, orders.format);
     }
+    // It asks many programs, of which some may not answer.
+    let program = env::current_exe();
+    let _watched = program.ok().and_then(|program| watched(&program, false));
     let tried = trial::in_a_process_of_its_own();
     let works = tried.is_ok();
     let mut found = checks::all(tried);

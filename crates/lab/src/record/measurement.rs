@@ -113,6 +113,22 @@ impl Measurement {
         number::precise(self.median / unit, interval, self.samples.len(), most)
     }
 
+    /// The ends of the interval as multiples of `unit`, each with as many digits as the median; nothing of samples too
+    /// few to tell how far off it is.
+    pub(crate) fn ends_in_units(&self, unit: f64, most: usize) -> Option<[String; 2]> {
+        let (low, high) = self.ci_low.zip(self.ci_high)?;
+        let reach = (high - self.median).max(self.median - low) / unit;
+        let end = |value: f64| {
+            number::precise(
+                value / unit,
+                Some((value / unit - reach, value / unit)),
+                self.samples.len(),
+                most,
+            )
+        };
+        (self.samples.len() >= number::FEW).then(|| [end(low), end(high)])
+    }
+
     /// Which side of the comparison the unit stands on.
     pub fn role(&self) -> Role {
         Role::of(self.role.as_deref(), &self.subject.unit)
@@ -167,6 +183,8 @@ mod tests {
         assert_eq!([5_030.0, 6_770.0].map(|end| far.show(end)), ["5.0 µs", "6.8 µs"]);
         let near = figure("time_per_unit", [4_400.0, 4_405.1, 4_420.0]);
         assert_eq!((near.shown(), near.in_units(1e3, 3)), ("4.405 µs".into(), "4.405".into()));
+        assert_eq!(near.ends_in_units(1e3, 3), Some(["4.400".into(), "4.420".into()]));
+        assert_eq!(far.ends_in_units(1e3, 3), Some(["5.0".into(), "6.8".into()]));
         let round = figure("time", [161.0, 163.608, 180.2]);
         assert_eq!((round.shown(), round.in_units(1.0, 1)), ("164 ms".into(), "164".into()));
         let memory = figure("memory_per_unit", [900.0, 913.4, 920.0]);

@@ -33,7 +33,8 @@ pub fn history(records: &[Record], format: Format, colour: bool) -> Result<Strin
     }
     let lines =
         |start: &str| said.iter().map(|line| format!("{start}{line}\n")).collect::<String>();
-    let table = (!all.is_empty()).then(|| table(&all));
+    // On a page, rows are sorted, and each must say what it is of.
+    let table = (!all.is_empty()).then(|| table(&all, format == Format::Html));
     Ok(match format {
         Format::Text => {
             let ink = Ink::new(colour);
@@ -62,7 +63,8 @@ fn changes<'a>(series: &Series<'a>) -> Vec<(&'a Measurement, &'a str, Option<Cha
     series.compared().into_iter().map(change).collect()
 }
 
-fn table(all: &[Series<'_>]) -> Table {
+/// `whole`: whether each row says what it is of, and not only the first of a figure's.
+fn table(all: &[Series<'_>], whole: bool) -> Table {
     let mut table = Table::new("Figures over Versions and Time")
         .left(["Runtime", "Unit", "Workload", "Figure", "Version", "Date or Label"])
         .right(["Median"])
@@ -72,7 +74,7 @@ fn table(all: &[Series<'_>]) -> Table {
         for (m, started, change) in changes(series) {
             let subject = &m.subject;
             let since = change.map(|change| change.cell(&m.metric)).unwrap_or_default();
-            let once = |text: &str| if first { text.to_owned() } else { String::new() };
+            let once = |text: &str| if first || whole { text.to_owned() } else { String::new() };
             table.rows.push(vec![
                 once(&subject.runtime),
                 once(&subject.unit),

@@ -99,56 +99,94 @@ fn table(view: &View<'_>, all: &[Servers<'_>], load: &Parameters) -> Table {
     table.without_empty()
 }
 
-/// What a fiber's server takes for a request beside a thread's, one sentence for each runtime of a family.
-pub(super) fn sentences(view: &View<'_>) -> Vec<String> {
-    let mut said = Vec::new();
+/// What is said of servers: a topic for each of these figures.
+const SAID: [(&str, Metric); 3] = [
+    ("Serving HTTP: most requests", metric::REQUESTS_PER_SECOND),
+    ("Serving HTTP: memory of a connection", metric::WHOLE_MEMORY_PER_CONNECTION),
+    ("Serving HTTP: processor time of a request", metric::CPU_PER_REQUEST),
+];
+
+/// How a fiber's server does beside a thread's: a sentence for each runtime of a family, by topic.
+pub(super) fn topics(view: &View<'_>) -> Vec<(&'static str, Vec<String>)> {
     let all = servers(view);
-    for servers in &all {
-        let find = |unit: &&str| servers.find(unit, metric::CPU_PER_REQUEST.name);
-        let figures = servers.ways.iter().filter_map(|(unit, _)| find(unit));
-        // One or two samples tell nothing from chance.
-        let figures: Vec<&Measurement> =
-            figures.filter(|m| !m.is_rough() && m.median > 0.0).collect();
-        let of = |role| figures.iter().copied().filter(move |m| m.role() == role);
-        let Some(thread) = of(Role::Thread).next() else { continue };
-        // Ours beside those of Rust: the best of each.
-        for of_runtime in distinct(of(Role::Fiber).map(|m| &m.subject.runtime)) {
-            let is = |m: &&Measurement| &m.subject.runtime == of_runtime;
-            let Some(fiber) = of(Role::Fiber).find(is) else { continue };
-            let lighter = fiber.median <= thread.median;
-            let (less, more) = if lighter { (fiber, thread) } else { (thread, fiber) };
-            let rate = less.subject.parameters.number("rate").unwrap_or(0);
-            let (at, label) = (grouped(rate as f64, 0), &servers.label);
-            let [light, heavy] = [less, more].map(|m| &m.subject.unit);
-            let figures = format!("({} against {})", less.shown(), more.shown());
-            let apart = less.ci_high.zip(more.ci_low).is_some_and(|(high, low)| high < low);
-            let backend = match less.subject.parameters.number("latency_ms") {
-                Some(latency) => format!(" to servers that ask a backend of {latency} ms"),
-                None => String::new(),
-            };
-            // What else tells this load from the others, such as its crowd.
-            let mut own = own_work(&all, servers).without("rate");
-            if !backend.is_empty() {
-                own = own.without("latency_ms").without("kind");
-            }
-            let own = match own.to_string().replace(' ', ", ") {
-                own if own.is_empty() => own,
-                own => format!(" ({own})"),
-            };
-            let at = format!("In {label}, at {at} requests a second{backend}{own}");
-            said.push(match apart {
-                true => format!(
-                    "{at}, {light} takes {} less processor time for a request than {heavy} {figures}.",
-                    times(more.median / less.median)
-                ),
-                false => format!(
-                    "{at}, no difference is shown between the processor time of {light} and of \
-                     {heavy} for a request {figures}."
-                ),
-            });
-        }
+    let said = |metric| all.iter().flat_map(|servers| sentences(&all, servers, metric)).collect();
+    SAID.into_iter().map(|(topic, metric)| (topic, said(metric))).collect()
+}
+
+fn sentences(all: &[Servers<'_>], servers: &Servers<'_>, metric: Metric) -> Vec<String> {
+    let find = |(unit, _): &(&str, f64)| servers.find(unit, metric.name);
+    // One or two samples tell nothing from chance.
+    let mut figures: Vec<&Measurement> =
+        servers.ways.iter().filter_map(find).filter(|m| !m.is_rough() && m.median > 0.0).collect();
+    figures.sort_by(|a, b| a.median.total_cmp(&b.median));
+    if metric.quantity.more_is_better() {
+        figures.reverse();
     }
-    said
+    let of = |role| figures.iter().copied().filter(move |m| m.role() == role);
+    let Some(thread) = of(Role::Thread).next() else { return Vec::new() };
+    // Ours beside those of Rust: the best of each.
+    let runtimes = distinct(of(Role::Fiber).map(|m| &m.subject.runtime));
+    let best = |runtime: &String| of(Role::Fiber).find(|m| m.subject.runtime == *runtime);
+    let pairs = runtimes.into_iter().filter_map(best).map(|fiber| (fiber, thread));
+    pairs.map(|pair| sentence(all, servers, metric, pair)).collect()
+}
+
+fn sentence(
+    all: &[Servers<'_>],
+    servers: &Servers<'_>,
+    metric: Metric,
+    (one, other): (&Measurement, &Measurement),
+) -> String {
+    let (less, more) = if one.median <= other.median { (one, other) } else { (other, one) };
+    let is_apart = less.ci_high.zip(more.ci_low).is_some_and(|(high, low)| high < low);
+    let factor = times(more.median / less.median);
+    let by_rate = metric.name == metric::CPU_PER_REQUEST.name;
+    let rate = match less.subject.parameters.number("rate") {
+        Some(rate) if by_rate => format!(", at {} requests a second", grouped(rate as f64, 0)),
+        _ => String::new(),
+    };
+    let backend = match less.subject.parameters.number("latency_ms") {
+        Some(latency) => {
+            let of = if by_rate { " to" } else { ", of" };
+            format!("{of} servers that ask a backend of {latency} ms")
+        }
+        None => String::new(),
+    };
+    // What else tells this load from the others, such as its crowd.
+    let mut own = own_work(all, servers).without("rate");
+    if !backend.is_empty() {
+        own = own.without("latency_ms").without("kind");
+    }
+    let own = match own.to_string().replace(' ', ", ") {
+        own if own.is_empty() => own,
+        own => format!(" ({own})"),
+    };
+    let at = format!("In {}{rate}{backend}{own}", servers.label);
+    let [little, much] = [less, more].map(|m| &m.subject.unit);
+    // The better one is named first.
+    let ([good, bad], [first, second]) = match metric.quantity.more_is_better() {
+        true => ([much, little], [more, less]),
+        false => ([little, much], [less, more]),
+    };
+    let figures = format!("({} against {})", first.shown(), second.shown());
+    let (claim, shared) = match metric.name {
+        name if name == metric::REQUESTS_PER_SECOND.name => (
+            format!("{good} answers {factor} as many requests as {bad}"),
+            format!("between the most requests that {good} and {bad} answer"),
+        ),
+        name if name == metric::WHOLE_MEMORY_PER_CONNECTION.name => (
+            format!("an idle connection takes {factor} less memory with {good} than with {bad}"),
+            format!("between the memory of an idle connection with {good} and with {bad}"),
+        ),
+        _ => (
+            format!("{good} takes {factor} less processor time for a request than {bad}"),
+            format!("between the processor time of {good} and of {bad} for a request"),
+        ),
+    };
+    match is_apart {
+        true => format!("{at}, {claim} {figures}."),
+        false => format!("{at}, no difference is shown {shared} {figures}."),
+    }
 }
 
 #[cfg(test)]
@@ -181,6 +219,35 @@ mod tests {
         Record { results, ..Record::default() }
     }
 
+    fn said_of(view: &View<'_>) -> Vec<String> {
+        topics(view).into_iter().flat_map(|(_, said)| said).collect()
+    }
+
+    #[test]
+    fn requests_and_memory_are_compared_too_the_better_one_first() {
+        let results = vec![
+            figure("thread", metric::REQUESTS_PER_SECOND, 4e4),
+            figure("fiber", metric::REQUESTS_PER_SECOND, 1e5),
+            figure("thread", metric::WHOLE_MEMORY_PER_CONNECTION, 40_960.0),
+            figure("fiber", metric::WHOLE_MEMORY_PER_CONNECTION, 16_384.0),
+        ];
+        let records = [Record { results, ..Record::default() }];
+        let said = said_of(&View::new(&records));
+        let [requests, memory] = &said[..] else { panic!("{said:?}") };
+        let expected =
+            ", fiber answers 2.5x as many requests as thread (100,000/s against 40,000/s).";
+        assert!(requests.ends_with(expected), "{requests}");
+        let expected = ", an idle connection takes 2.5x less memory with fiber than with thread (16.0 KiB \
+                        against 40.0 KiB).";
+        assert!(memory.ends_with(expected), "{memory}");
+        // Where the intervals meet, none is called better.
+        let mut records = records;
+        records[0].results[1].median = 4.1e4;
+        records[0].results[1].ci_low = Some(3e4);
+        let said = said_of(&View::new(&records));
+        assert!(said[0].contains("no difference is shown between the most requests"), "{said:?}");
+    }
+
     #[test]
     fn the_server_that_takes_less_comes_first_and_what_is_not_known_has_a_dash() {
         let records = [record(6e4)];
@@ -197,7 +264,7 @@ mod tests {
         let mut task = figure("task", metric::CPU_PER_REQUEST, 1e4);
         task.subject.runtime = "rust".into();
         record.results.push(task);
-        let said = sentences(&View::new(&[record])).join(" ");
+        let said = said_of(&View::new(&[record])).join(" ");
         assert!(said.contains("task takes 6.0x less"), "{said}");
         assert!(said.contains("fiber takes 3.0x less"), "{said}");
     }
@@ -297,7 +364,7 @@ mod tests {
         for figure in &mut records[1].results {
             figure.subject.parameters.set("idle", 10_000_u64);
         }
-        let said = sentences(&View::new(&records));
+        let said = said_of(&View::new(&records));
         let [few, many] = &said[..] else { panic!("{said:?}") };
         assert!(few.contains("at 1,000 requests a second (idle=100), fiber takes"), "{few}");
         assert!(many.contains("at 1,000 requests a second (idle=10000), no diff"), "{many}");
@@ -306,13 +373,13 @@ mod tests {
             figure.subject.parameters.set("kind", "backend");
             figure.subject.parameters.set("latency_ms", 20_u64);
         }
-        let said = sentences(&View::new(&records)).join(" ");
+        let said = said_of(&View::new(&records)).join(" ");
         assert!(said.contains("ask a backend of 20 ms (idle=10000), no difference"), "{said}");
     }
 
     #[test]
     fn a_difference_is_claimed_only_where_the_intervals_do_not_meet() {
-        let said = |thread| sentences(&View::new(&[record(thread)])).join(" ");
+        let said = |thread| said_of(&View::new(&[record(thread)])).join(" ");
         let apart = said(6e4);
         assert!(
             apart.contains("fiber takes 3.0x less processor time for a request than thread"),
@@ -324,7 +391,7 @@ mod tests {
         for figure in &mut backed.results {
             figure.subject.parameters.set("latency_ms", 20_u64);
         }
-        let said = sentences(&View::new(&[backed])).join(" ");
+        let said = said_of(&View::new(&[backed])).join(" ");
         assert!(
             said.contains("1,000 requests a second to servers that ask a backend of 20 ms, fiber")
         );

@@ -210,7 +210,7 @@ fn summary(view: &View<'_>, crews: &[Crew<'_>]) -> Table {
             "Switch: from one unit going on to the next going on",
         ),
     ] {
-        let show = |m: &Measurement| (m.in_units(1e3, digits), range(m));
+        let show = |m: &Measurement| (m.in_units(1e3, digits), range(m, digits));
         if rows.figures(figure, heading, &show) {
             rows.table.notes.push(format!("{what} ({}).", crowd(view, figure.0)));
         }
@@ -228,9 +228,9 @@ fn summary(view: &View<'_>, crews: &[Crew<'_>]) -> Table {
 }
 
 /// The interval of a time, in microseconds. Of fewer samples than three it would say nothing.
-fn range(m: &Measurement) -> Option<String> {
-    let (low, high) = m.ci_low.zip(m.ci_high).filter(|_| m.samples.len() >= number::FEW)?;
-    Some(format!("{}–{}", number::rough_micros(low), number::rough_micros(high)))
+fn range(m: &Measurement, digits: usize) -> Option<String> {
+    let [low, high] = m.ends_in_units(1e3, digits)?;
+    Some(format!("{low}–{high}"))
 }
 
 fn switching(view: &View<'_>, crews: &[Crew<'_>]) -> Table {
@@ -335,7 +335,9 @@ fn throughput(view: &View<'_>, crews: &[Crew<'_>]) -> Table {
     let heading = ("Throughput Performance", columns);
     let figures = ("throughput", [metric::TIME, metric::UNITS_PER_SECOND]);
     let mut table = by_mode(view, crews, heading, figures, &|time, rate| {
-        [time.in_units(1.0, 1), grouped(units_of(time), 0), rate.in_units(1.0, 0)]
+        // Published ones stand as they were published.
+        let digits = if time.samples.is_empty() { 1 } else { 3 };
+        [time.in_units(1.0, digits), grouped(units_of(time), 0), rate.in_units(1.0, 0)]
     });
     let crowd = crowd(view, "throughput");
     table.notes.push(format!("The last, warm round, a unit for each request ({crowd})."));

@@ -8,6 +8,7 @@ use super::{tables, words};
 use crate::env::Environment;
 use crate::number::{self, counted};
 use crate::record::{Record, Source};
+use crate::targets;
 
 pub(super) fn render(records: &[Record], colour: bool) -> String {
     let ink = Ink::new(colour);
@@ -159,7 +160,12 @@ fn published(record: &Record, source: &Source) -> Vec<String> {
     lines
 }
 
+/// With a capital, but for the name of a runtime, which everywhere is written as the lab knows it.
 pub(super) fn capitalized(text: &str) -> String {
+    let first = text.split([' ', ':']).next().unwrap_or_default();
+    if targets::is_ours(first) {
+        return text.to_owned();
+    }
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }

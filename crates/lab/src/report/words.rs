@@ -47,7 +47,7 @@ pub(super) fn topics(view: &View<'_>) -> Vec<(&'static str, Vec<String>)> {
     }
     topics.push(("Feeding", with_mark_explained(feeding(view))));
     topics.push(("Fetching", fetching(view)));
-    topics.push(("Serving HTTP", serving::sentences(view)));
+    topics.extend(serving::topics(view));
     topics.retain(|(_, said)| !said.is_empty());
     topics
 }

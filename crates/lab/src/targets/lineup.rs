@@ -192,18 +192,7 @@ impl Lineup {
             wanted.is_none_or(|wanted| wanted == "all" || own.is(wanted) || own.is_called(wanted))
         };
         if found.is_empty() && ours.is_empty() && !with.iter().any(is_meant) {
-            let all = target.installed(&[]).map(|runtime| runtime.version());
-            let all: Vec<String> = all.chain(with.iter().map(|own| own.version())).collect();
-            match wanted.filter(|_| !all.is_empty()) {
-                Some(wanted) => {
-                    let all: Vec<&str> = all.iter().map(String::as_str).collect();
-                    bail!("there is no {name} {wanted} here; there is {}", list(&all));
-                }
-                None => match target.silent() {
-                    Some(silent) => bail!("no {name} here tells its version: {silent}"),
-                    None => bail!("{name} is not installed; {} brings it", target.package()),
-                },
-            }
+            return Err(missing(target, wanted, &with));
         }
         self.runtimes.append(&mut found);
         Ok(())
@@ -535,11 +524,16 @@ fn in_variant(
         })
     };
     let (mut found, mut lacks) = (Vec::new(), None);
-    let with = with.iter().map(|&own| own.clone());
-    for runtime in target.installed(&[]).chain(with).filter(is_meant) {
+    let installed = target.installed(&[]).map(|runtime| (runtime, false));
+    let named = with.iter().map(|&own| (own.clone(), true));
+    for (runtime, is_named) in installed.chain(named).filter(|(runtime, _)| is_meant(runtime)) {
         match runtime.in_variant(variant) {
             Ok(runtime) => found.push(runtime),
-            Err(finding) => _ = lacks.get_or_insert(why_not(&runtime, variant, finding)),
+            // Of one that was named on the command line the reader wants to know rather than of what is installed.
+            Err(finding) if is_named || lacks.is_none() => {
+                lacks = Some(why_not(&runtime, variant, finding));
+            }
+            Err(_) => {}
         }
         if !found.is_empty() && wanted != Some("all") {
             break;
@@ -549,9 +543,22 @@ fn in_variant(
     match (found.is_empty(), lacks) {
         (false, _) => Ok(found),
         (true, Some(lacks)) => bail!("no {name} here has the variant {variant}: {lacks}"),
-        (true, None) => {
-            bail!("{name} is not installed, or not as asked for; {} brings it", target.package())
+        (true, None) => Err(missing(target, wanted, with)),
+    }
+}
+
+/// Why nothing is here of a target, or not the version that was asked for.
+fn missing(target: &Target, wanted: Option<&str>, with: &[&Runtime]) -> anyhow::Error {
+    let name = target.name();
+    let all = target.installed(&[]).map(|runtime| runtime.version());
+    let all: Vec<String> = all.chain(with.iter().map(|own| own.version())).collect();
+    match (wanted.filter(|_| !all.is_empty()), target.silent()) {
+        (Some(wanted), _) => {
+            let all: Vec<&str> = all.iter().map(String::as_str).collect();
+            anyhow!("there is no {name} {wanted} here; there is {}", list(&all))
         }
+        (None, Some(silent)) => anyhow!("no {name} here tells its version: {silent}"),
+        (None, None) => anyhow!("{name} is not installed; {} brings it", target.package()),
     }
 }
 

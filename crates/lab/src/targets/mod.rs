@@ -26,8 +26,8 @@ use anyhow::anyhow;
 pub use build::{NotReady, Ready};
 pub use facts::{Facts, UnitFacts};
 pub use find::{Finding, Runtime};
-pub(crate) use shipped::has_hosted;
 pub use shipped::{Folders, sources};
+pub(crate) use shipped::{has_hosted, is_ours};
 use spec::Spec;
 pub use survey::{Waiting, each, survey};
 

@@ -28,6 +28,11 @@ pub fn sources(target: &str) -> Vec<(&'static str, &'static str)> {
     own.iter().copied().chain(SHIPPED.iter().filter_map(of)).collect()
 }
 
+/// Whether this is the name of a target of ours, or of the lab's own units.
+pub(crate) fn is_ours(target: &str) -> bool {
+    !sources(target).is_empty()
+}
+
 /// Whether one of our targets has a unit whose threads are fibers; nothing of targets that are not ours.
 pub(crate) fn has_hosted(target: &str) -> Option<bool> {
     let files = sources(target);

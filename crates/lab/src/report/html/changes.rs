@@ -28,7 +28,7 @@ pub(crate) fn comparison(
     let [old, new] = &comparison.sides;
     let sections = vec![
         ("summary", "In plain words", summary),
-        ("charts", "What changed most", ratios(&comparison.pairs)),
+        ("charts", "What changed most", ratios(&comparison.told())),
         ("changes", "Every figure", sortable(table)),
         ("old", "The old side", environment(old)),
         ("new", "The new side", environment(new)),
@@ -63,8 +63,8 @@ const MORE: usize = 17;
 const AXIS: usize = 24;
 
 /// The figures that changed beyond doubt, or a lot where nothing tells, largest change first: each ratio with its interval, and a
-/// line at 1. Rates are left out: they are reciprocals of times that are shown.
-fn ratios(pairs: &[Pair]) -> Markup {
+/// line at 1. Rates are left out, for they have no room on an axis where more is worse.
+fn ratios(pairs: &[&Pair]) -> Markup {
     let told = |pair: &&Pair| {
         let is_shown = match pair.change.verdict {
             Verdict::Better | Verdict::Worse => true,
@@ -77,7 +77,7 @@ fn ratios(pairs: &[Pair]) -> Markup {
             && pair.change.ratio > 0.0
             && pair.change.ratio.is_finite()
     };
-    let mut shown: Vec<&Pair> = pairs.iter().filter(told).collect();
+    let mut shown: Vec<&Pair> = pairs.iter().copied().filter(told).collect();
     shown.sort_by(|a, b| b.change.factor().total_cmp(&a.change.factor()));
     let more = shown.len().saturating_sub(MOST);
     shown.truncate(MOST);
@@ -207,7 +207,7 @@ fn ticks(axis: Scale) -> Vec<f64> {
     const STEPS: [&[f64]; 7] = [
         &[1e-6, 1e-3, 1.0, 1e3, 1e6],
         &[0.01, 0.1, 1.0, 10.0, 100.0],
-        &[0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0],
+        &[0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0],
         &[0.25, 0.5, 1.0, 2.0, 4.0],
         &[0.5, 0.7, 1.0, 1.4, 2.0],
         &[0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.4],

@@ -98,6 +98,7 @@ fn choice(view: &View<'_>) -> Markup {
                         ] { option value=(value) { (name) } }
                     }
                 }
+                p id="none" hidden { "No runtime is chosen." }
             }
         }
     }
@@ -187,7 +188,7 @@ fn summary(view: &View<'_>, records: &[Record], steps: &[String]) -> Markup {
     let doubts = all_doubts(records).len();
     html! {
         @if !spans.is_empty() {
-            p class="lead" {
+            p class="lead all" {
                 "What a thread takes, in multiples of what the lighter unit (fiber, goroutine, \
                  task) takes: the least and the most of the runtimes that can be compared."
             }
@@ -195,20 +196,28 @@ fn summary(view: &View<'_>, records: &[Record], steps: &[String]) -> Markup {
         @for (topic, said) in &topics {
             @match spans.get(topic) {
                 Some(span) => details class="topic" open[!many] {
-                    summary { h3 { (topic) } ": " (span) }
+                    // (Of all runtimes: where some are left out, the script hides it.)
+                    summary { h3 { (topic) } span class="all" { ": " (span) } }
                     (list_of(&names, said))
                 },
                 None => {
                     @let (first, rest) = said.split_at(if said.len() > 2 * FEW { FEW } else { said.len() });
-                    @if many { h3 { (topic) } }
-                    (list_of(&names, first))
-                    @if !rest.is_empty() {
-                        details class="topic" { summary { (rest.len()) " more" } (list_of(&names, rest)) }
+                    div class="topic" {
+                        @if many { h3 { (topic) } }
+                        (list_of(&names, first))
+                        @if !rest.is_empty() {
+                            details class="topic" {
+                                summary { span class="all" { (rest.len()) " " } "more" }
+                                (list_of(&names, rest))
+                            }
+                        }
                     }
                 },
             }
         }
-        @if !largest.is_empty() { h3 { "From version to version" } (list_of(&names, largest)) }
+        @if !largest.is_empty() {
+            div class="topic" { h3 { "From version to version" } (list_of(&names, largest)) }
+        }
         @if topics.is_empty() && largest.is_empty() {
             p { "There is nothing to compare: no fiber and thread did the same work in three samples or more." }
         }

@@ -115,6 +115,8 @@
           row.style.display = off ? "none" : "";
           if (!off) row.setAttribute("transform", `translate(0 ${step * at++})`);
         });
+        const card = svg.closest("figure");
+        if (rows.length && card && !("runtime" in card.dataset)) card.hidden = !at;
         const less = step * (rows.length - at);
         svg.setAttribute("height", height - less);
         below.forEach((tick) => tick.setAttribute("y", y - less));
@@ -127,6 +129,15 @@
       document.querySelectorAll("figure[data-runtime], li[data-runtime]").forEach((part) => {
         part.hidden = part.dataset.runtime.split(",").every(hides);
       });
+      // What is said of all runtimes is not said of some, whose sentences are there in its place.
+      const all = shown.size === names.length;
+      document.querySelectorAll(".all").forEach((part) => { part.hidden = !all; });
+      document.querySelectorAll(".topic").forEach((topic) => {
+        const said = [...topic.querySelectorAll("li")];
+        topic.hidden = said.length > 0 && said.every((one) => one.hidden);
+        if (!all && topic.matches("details")) topic.open = true;
+      });
+      document.getElementById("none").hidden = shown.size > 0;
     };
     const follow = () => {
       const only = choice.only?.split(",") ?? names;
