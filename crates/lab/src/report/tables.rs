@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use carefree_workloads::named::distinct;
+use carefree_workloads::named::{distinct, list};
 
 use super::contest;
 use super::crowds::{FAR_APART, are_comparable, units_of};
@@ -156,10 +156,18 @@ fn crowd(view: &View<'_>, workload: &str) -> String {
         if let Some(size) = together {
             sizes.push(format!("{}s: {}", seat.title().to_lowercase(), one_crowd(size)));
         }
+        let mut others: Vec<(String, Vec<String>)> = Vec::new();
         for unit in of_seat.iter().filter(|unit| !unit.usual && Some(unit.size) != together) {
-            let who = unit.who;
+            let who = format!("{} {} {}", unit.who.runtime, unit.who.version, unit.who.unit);
             let size = one_crowd(unit.size);
-            sizes.push(format!("{} {} {}: {size}", who.runtime, who.version, who.unit));
+            match others.iter_mut().find(|(known, _)| *known == size) {
+                Some((_, all)) => all.push(who),
+                None => others.push((size, vec![who])),
+            }
+        }
+        for (size, all) in others {
+            let all: Vec<&str> = all.iter().map(String::as_str).collect();
+            sizes.push(format!("{}: {size}", list(&all)));
         }
     }
     sizes.join("; ")

@@ -149,7 +149,11 @@ pub(super) fn chart(
         parts.push("the lines with ends are 95% intervals of the medians");
     }
     let few = rows.iter().flat_map(Row::dots).any(|(_, m)| m.is_rough());
-    let few = if few { format!(" {FEW_SAMPLES}") } else { String::new() };
+    let few = if few {
+        format!(" {FEW_SAMPLES} Their ratios come after the others.")
+    } else {
+        String::new()
+    };
     let left = match rows.len() - drawn_rows.len() {
         0 => String::new(),
         left => format!(" {left} more rows are in the table."),
