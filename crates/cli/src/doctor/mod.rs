@@ -30,7 +30,7 @@ pub(crate) fn doctor(orders: &Doctor) -> ExitCode {
     if let Some(name) = &orders.program {
         return of_program(name, orders.format);
     }
-    // It asks many programs, of which some may not answer.
+    // The doctor asks many programs for their versions; some may not answer, and would outlive it.
     let program = env::current_exe();
     let _watched = program.ok().and_then(|program| watched(&program, false));
     let tried = trial::in_a_process_of_its_own();

@@ -62,27 +62,25 @@ fn a_mutex_held_by_a_sleeping_fiber_blocks_no_carrier() {
     });
 }
 
-/// Its owner gives it back and takes it again at once, and sleeps with it: so it is taken whenever the other looks.
-#[test]
-fn a_mutex_is_had_by_all_that_wait() {
-    on_fibers(|| {
-        let mutex = Arc::new(Mutex::new(0));
+/// A fiber takes a lock again as soon as it has given it back, and sleeps with it, so that others find it taken whenever
+/// they look; `hold` calls its argument with the lock held. All others have it in the end.
+fn all_that_wait_have_it(hold: fn(&dyn Fn(&mut u32))) {
+    on_fibers(move || {
+        hold(&|value| *value = 0);
         let ends = Arc::new(AtomicUsize::new(0));
         let keeper = {
-            let (mutex, ends) = (Arc::clone(&mutex), Arc::clone(&ends));
+            let ends = Arc::clone(&ends);
             spawn(move || {
                 while ends.load(SeqCst) == 0 {
-                    let _held = mutex.lock().unwrap();
-                    sleep(Duration::from_micros(20));
+                    hold(&|_| sleep(Duration::from_micros(20)));
                 }
             })
         };
         let waiting: Vec<_> = (0..3)
             .map(|_| {
-                let mutex = Arc::clone(&mutex);
                 spawn(move || {
                     for _ in 0..10 {
-                        *mutex.lock().unwrap() += 1;
+                        hold(&|value| *value += 1);
                         sleep(Duration::from_micros(1));
                     }
                 })
@@ -91,41 +89,21 @@ fn a_mutex_is_had_by_all_that_wait() {
         waiting.into_iter().for_each(|fiber| fiber.join().unwrap());
         ends.store(1, SeqCst);
         keeper.join().unwrap();
-        assert_eq!(*mutex.lock().unwrap(), 30);
+        hold(&|value| assert_eq!(*value, 30));
     });
 }
 
-/// The same of writers, whose waits look like those for a condition.
+#[test]
+fn a_mutex_is_had_by_all_that_wait() {
+    static MUTEX: Mutex<u32> = Mutex::new(0);
+    all_that_wait_have_it(|act| act(&mut MUTEX.lock().unwrap()));
+}
+
+/// Waits of writers look like those for a condition.
 #[test]
 fn a_lock_is_had_by_all_that_would_write() {
-    on_fibers(|| {
-        let lock = Arc::new(RwLock::new(0));
-        let ends = Arc::new(AtomicUsize::new(0));
-        let keeper = {
-            let (lock, ends) = (Arc::clone(&lock), Arc::clone(&ends));
-            spawn(move || {
-                while ends.load(SeqCst) == 0 {
-                    let _held = lock.write().unwrap();
-                    sleep(Duration::from_micros(20));
-                }
-            })
-        };
-        let waiting: Vec<_> = (0..3)
-            .map(|_| {
-                let lock = Arc::clone(&lock);
-                spawn(move || {
-                    for _ in 0..10 {
-                        *lock.write().unwrap() += 1;
-                        sleep(Duration::from_micros(1));
-                    }
-                })
-            })
-            .collect();
-        waiting.into_iter().for_each(|fiber| fiber.join().unwrap());
-        ends.store(1, SeqCst);
-        keeper.join().unwrap();
-        assert_eq!(*lock.read().unwrap(), 30);
-    });
+    static LOCK: RwLock<u32> = RwLock::new(0);
+    all_that_wait_have_it(|act| act(&mut LOCK.write().unwrap()));
 }
 
 #[test]

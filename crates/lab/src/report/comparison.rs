@@ -247,7 +247,7 @@ fn text(comparison: &Comparison, ink: Ink) -> String {
     text
 }
 
-/// Cautions first, for who reads only the table would believe it; then the table, and what it says.
+/// The cautions come before the table: a reader of the table alone must have seen them.
 fn markdown(comparison: &Comparison) -> String {
     let mut page = String::from("## Old and New\n");
     for caution in cautions(comparison) {

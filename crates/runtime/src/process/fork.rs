@@ -65,7 +65,8 @@ static HOLDER: AtomicUsize = AtomicUsize::new(0);
 
 /// What a host does at forks.
 ///
-/// It does not install handlers of its own, whose places among the runtime's would depend on which were installed first.
+/// The runtime's handlers call these. Were they handlers of the host's own, their order among the runtime's would depend
+/// on which were installed first.
 #[derive(Clone, Copy, Debug)]
 pub struct ForkHooks {
     /// Before the runtime's locks are taken: what is to last until after they are given back.
