@@ -62,9 +62,12 @@ fn a_mutex_held_by_a_sleeping_fiber_blocks_no_carrier() {
     });
 }
 
+/// What is done with a lock held, to what it guards.
+type Act<'a> = &'a dyn Fn(&mut u32);
+
 /// A fiber takes a lock again as soon as it has given it back, and sleeps with it, so that others find it taken whenever
 /// they look; `hold` calls its argument with the lock held. All others have it in the end.
-fn all_that_wait_have_it(hold: fn(&dyn Fn(&mut u32))) {
+fn all_that_wait_have_it(hold: fn(Act<'_>)) {
     on_fibers(move || {
         hold(&|value| *value = 0);
         let ends = Arc::new(AtomicUsize::new(0));
