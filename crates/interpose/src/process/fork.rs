@@ -6,8 +6,8 @@ use std::ffi::{c_int, c_void};
 type Handler = Option<unsafe extern "C" fn()>;
 
 interpose! { lean anywhere
-    /// What `pthread_atfork(3)` calls, of which each program and library has a copy. Its first caller comes after the
-    /// runtime: see [`carefree_runtime::install_fork_handlers`].
+    /// What `pthread_atfork(3)` calls, of which each program and library has a copy. The runtime's handlers are
+    /// installed before its first caller's: see [`carefree_runtime::install_fork_handlers`].
     fn __register_atfork(
         prepare: Handler,
         in_parent: Handler,

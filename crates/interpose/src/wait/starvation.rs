@@ -18,7 +18,7 @@ use crate::call::fiber::guarded;
 /// How often a fiber loses a lock before it starves.
 const LOSSES: usize = 16;
 
-/// How often a word is waited for that may be a lock's or not, before the fiber is taken to starve.
+/// How often fibers wait for a word that may be a lock's or a condition's before one is taken to starve.
 const UNSURE_LOSSES: usize = 64;
 
 /// How many fibers starve, by the places of their locks. (The child of a fork may have some counted that it has not: its

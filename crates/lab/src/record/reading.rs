@@ -27,7 +27,7 @@ pub struct Reading {
     /// the sample is none of its.
     pub program: String,
     /// A fingerprint of that program as it is written, the same for each version of the runtime; none of our own
-    /// program, nor in records of before November 2026.
+    /// program, nor in records of before the end of November 2026.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
     /// Values by metric.
