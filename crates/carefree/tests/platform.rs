@@ -70,7 +70,7 @@ fn a_program_with_rights_of_its_own_does_not_obey_its_user() {
     let folder = std::env::temp_dir().join(format!("carefree-privileged-{}", std::process::id()));
     std::fs::create_dir(&folder).unwrap();
     let program = folder.join("program");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    carefree_testing::artifact::copy_program(std::env::current_exe().unwrap(), &program);
     let run = |settings: &[(&str, &str)]| {
         let mut command = Command::new(&program);
         command.args(["the_child", "--exact", "--nocapture"]).env(CHILD, "1");

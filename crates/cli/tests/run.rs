@@ -328,7 +328,7 @@ fn a_program_that_another_one_starts_may_have_to_keep_its_threads() {
         return eprintln!("skipped: cc is not installed");
     };
     assert!(compiled.success());
-    fs::copy(place("java"), place("other")).unwrap();
+    artifact::copy_program(place("java"), place("other"));
     // (The loader says that it does not find what valgrind would have preloaded.)
     let script =
         "cd \"$0\"; ./java; ./other; LD_PRELOAD=$LD_PRELOAD:/none/vgpreload_core.so ./other";
@@ -490,7 +490,7 @@ fn a_library_that_cannot_be_preloaded_is_said() {
     let beside = folder.path().join("a folder");
     fs::create_dir(&beside).unwrap();
     let program = beside.join("carefree");
-    fs::copy(env!("CARGO_BIN_EXE_carefree"), &program).unwrap();
+    artifact::copy_program(env!("CARGO_BIN_EXE_carefree"), &program);
     fs::copy(library, beside.join("libcarefree.so")).unwrap();
     let attempt = |arguments: &[&str]| Command::new(&program).args(arguments).output().unwrap();
     let output = attempt(&["run", "--strict", "echo", "ran"]);

@@ -28,3 +28,13 @@ pub fn preload() -> &'static Path {
     static PRELOAD: OnceLock<PathBuf> = OnceLock::new();
     PRELOAD.get_or_init(|| build(&["carefree-preload"]).join("libcarefree.so"))
 }
+
+/// Copies a program that is to be executed. A process of its own writes the copy: what another test starts meanwhile
+/// would inherit a file that this one has open for writing, and the kernel executes none that is (`ETXTBSY`).
+///
+/// # Panics
+/// It cannot be copied.
+pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
+    let status = Command::new("cp").arg(from.as_ref()).arg(to.as_ref()).status();
+    assert!(status.is_ok_and(|status| status.success()), "{:?} is not copied", from.as_ref());
+}

@@ -201,7 +201,7 @@ fn a_quota_that_is_used_up() {
     const USER: u32 = 54_321;
     // In a place where that user may execute it.
     let program = folder.path().join("program");
-    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    carefree_testing::artifact::copy_program(std::env::current_exe().unwrap(), &program);
     let answers = ["threads", "fibers"].map(|on| {
         let path = folder.path().join("file");
         let _ = fs::remove_file(&path);

@@ -154,8 +154,22 @@ fn waiting(word: &'static AtomicU32, masks: &[u32]) -> Vec<carefree_runtime::Joi
         .iter()
         .map(|&mask| spawn(move || futex(word, libc::FUTEX_WAIT_BITSET, 0, [0, 0, mask as usize])))
         .collect();
-    sleep(SHORT);
-    fibers
+    // No sleep is long enough on every machine. Moving all waiters to another word and back counts them.
+    let spare = AtomicU32::new(0);
+    let moved = |from: &AtomicU32, to: &AtomicU32| {
+        let many = i32::MAX as usize;
+        futex(from, libc::FUTEX_CMP_REQUEUE, 0, [many, to.as_ptr() as usize, 0])
+    };
+    let begun = Instant::now();
+    loop {
+        let count = moved(word, &spare);
+        assert_eq!(moved(&spare, word), count);
+        if usize::try_from(count) == Ok(masks.len()) {
+            return fibers;
+        }
+        assert!(begun.elapsed() < crate::common::LONG, "{count} of {masks:?} wait");
+        sleep(Duration::from_millis(1));
+    }
 }
 
 #[test]
