@@ -185,6 +185,10 @@ pub fn host() -> Option<SystemCall> {
 /// Whether two addresses lie in one object.
 #[cfg(not(target_feature = "crt-static"))]
 pub fn same_object(one: *const c_void, other: *const c_void) -> bool {
+    if one == other {
+        // `dladdr` goes through all symbols of the object, which the start of each program would pay for.
+        return !one.is_null();
+    }
     let base = |address| {
         // SAFETY: zeros are such a structure, which the loader fills in if it knows the address.
         unsafe {

@@ -172,13 +172,15 @@ fn wait_for_any(set: User<sigset_t>, info: User<siginfo_t>, deadline: u64) -> An
             coming.as_ref().map(|coming| UserOp::poll(coming.fd(), libc::POLLIN).perform(&how));
         match ended {
             Some(Ended::Done(_) | Ended::Late | Ended::Pointless) => {}
+            Some(Ended::Interrupted(Interrupted::Cancelled)) if host::waits_on() => {}
             Some(Ended::Interrupted(why)) => interrupted = Some(why),
             // (The process may have as many files as it may.)
             Some(Ended::Unsupported) | None => {
                 let slept =
                     wait::sleep_until(deadline.min(duration::from_now(1_000_000)), Reason::Signal);
                 carefree_runtime::interrupted().map_err(interruption)?;
-                interrupted = (slept == Outcome::Cancelled).then_some(Interrupted::Cancelled);
+                let is_cut = slept == Outcome::Cancelled && !host::waits_on();
+                interrupted = is_cut.then_some(Interrupted::Cancelled);
             }
         }
     }

@@ -131,6 +131,12 @@ fn threads_are_refused_without_memory() {
     compare_c("exhausted.c");
 }
 
+/// Not by signals that the thread has handled before it waits.
+#[test]
+fn waits_are_interrupted_by_handlers_alone() {
+    compare_c("handled_before.c");
+}
+
 /// With and without the mask, out of handlers and not.
 #[test]
 fn jumps_restore_masks() {

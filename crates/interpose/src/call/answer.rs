@@ -37,7 +37,7 @@ pub(crate) fn check_cut(outcome: Outcome, steady: bool) -> Result<(), c_int> {
     }
     carefree_runtime::interrupted().map_err(interruption)?;
     // A signal has come for a hosted thread, which was not cancelled.
-    if outcome == Outcome::Cancelled && host::is_hosted() {
+    if outcome == Outcome::Cancelled && host::is_hosted() && !host::waits_on() {
         return Err(libc::EINTR);
     }
     Ok(())

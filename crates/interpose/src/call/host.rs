@@ -110,6 +110,20 @@ pub(crate) fn is_interruptible() -> bool {
     hosted::current().is_some_and(|me| !me.is_cancelled() || (host.ends_anywhere)())
 }
 
+/// Whether a wait that was cut short just now goes on, because the calling hosted thread has nothing to handle. The sender
+/// of a signal may find the thread in one wait and interrupt the next one, before which the thread has handled the signal.
+///
+/// (Where a call ends with `EINTR` for that, it is made again, but with all of its time.)
+pub(crate) fn waits_on() -> bool {
+    let (Some(host), Some(me)) = (get(), hosted::current()) else { return false };
+    let cut = me.take_cut();
+    let has_come = (host.has_come)();
+    if has_come {
+        me.note_cut(cut);
+    }
+    !has_come
+}
+
 /// Whether a wait of the caller's can be cut short: by a signal, and by cancellation unless its call is `steady`,
 /// which is to say that no hosted thread is cancelled at it.
 pub(crate) fn can_be_cut(steady: bool) -> bool {

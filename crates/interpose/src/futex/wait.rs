@@ -147,7 +147,8 @@ pub(crate) fn wait(
         });
         // A signal has come for a hosted thread. The kernel begins a wait without a time limit again, if the
         // handler asks for that.
-        if outcome != Outcome::Cancelled || !handles_and_goes_on() || !time.is_null() {
+        let goes_on = || host::waits_on() || handles_and_goes_on() && time.is_null();
+        if outcome != Outcome::Cancelled || !goes_on() {
             break outcome;
         }
     };

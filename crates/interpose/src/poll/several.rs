@@ -6,9 +6,10 @@ use carefree_reactor::Op;
 use carefree_runtime::clock::{self, NEVER};
 use carefree_runtime::operation::{self, Ended, Wait};
 use carefree_runtime::waiters::Seat;
-use carefree_runtime::{Reason, yield_now};
+use carefree_runtime::{Interrupted, Reason, yield_now};
 
 use crate::call::answer::interruption;
+use crate::call::host;
 use crate::descriptor::Waiter;
 use crate::time::duration;
 
@@ -67,9 +68,17 @@ fn park_on_one(one: &mut Wanted, deadline: u64) -> Woken {
     match unsafe { operation::perform(&Op::Poll { fd: one.fd, events: one.events }, &how) } {
         Ended::Done(result) => learn([(one, Some(result))]),
         Ended::Late => Woken::Late,
-        Ended::Interrupted(why) => Woken::Failed(interruption(why)),
+        Ended::Interrupted(why) => cut(why),
         Ended::Pointless => Woken::Closed(vec![one.place]),
         Ended::Unsupported => Woken::Unsupported,
+    }
+}
+
+/// What a wait has come to that was cut short.
+fn cut(why: Interrupted) -> Woken {
+    match why {
+        Interrupted::Cancelled if host::waits_on() => Woken::Perhaps,
+        _ => Woken::Failed(interruption(why)),
     }
 }
 
@@ -118,7 +127,7 @@ fn park_on_several(wanted: &mut [Wanted], deadline: u64) -> Woken {
             learn(submitted.zip(results))
         }
         Ended::Late => Woken::Late,
-        Ended::Interrupted(why) => Woken::Failed(interruption(why)),
+        Ended::Interrupted(why) => cut(why),
         Ended::Pointless => {
             let closed = (wanted.iter().zip(&waiters)).filter(|(_, waiter)| !waiter.holds());
             Woken::Closed(closed.map(|(one, _)| one.place).collect())

@@ -8,7 +8,8 @@ use crate::call::answer::Answer;
 use crate::call::sys::{self, Number};
 use crate::call::user::User;
 
-/// `recvfrom(2)` as it is.
+/// `recvfrom(2)` as it is. (Inlined, for the fiber that may wait next should have little on its stack.)
+#[inline(always)]
 pub(crate) fn plain_receive(
     fd: c_int,
     buffer: User<c_void>,

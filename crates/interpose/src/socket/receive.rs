@@ -48,6 +48,7 @@ interpose! {
 ///
 /// Each step needs little stack: a fiber that waits here has usually touched only one page of its stack, and
 /// should not touch a second.
+#[inline(always)]
 pub(crate) fn receive(
     fd: c_int,
     buffer: User<c_void>,
@@ -80,12 +81,15 @@ pub(crate) fn receive(
             return tried;
         }
     }
-    // The last calls, so that they run in place of this frame.
-    if address.is_null() {
-        park_for_data(fd, buffer, length, flags)
-    } else {
-        receive_from(fd, buffer, length, flags, address, address_length)
+    if !address.is_null() {
+        return receive_from(fd, buffer, length, flags, address, address_length);
     }
+    if !blocking(file, fd) {
+        return Err(libc::EAGAIN);
+    }
+    // What is asked once for each file needs more stack than the wait has below it: so it is asked above that.
+    let deadline = parking::deadline(fd, Some(Limit::Receive));
+    park_for_data(fd, buffer, length, flags, deadline)
 }
 
 /// Looks at what has come, until it is all that was asked for.
@@ -105,16 +109,19 @@ fn peek(
 
 /// Waits for data and receives it.
 #[inline(never)]
-fn park_for_data(fd: c_int, buffer: User<c_void>, length: usize, flags: c_int) -> Answer {
-    if !blocking(descriptor::file(fd), fd) {
-        return Err(libc::EAGAIN);
-    }
+fn park_for_data(
+    fd: c_int,
+    buffer: User<c_void>,
+    length: usize,
+    flags: c_int,
+    deadline: u64,
+) -> Answer {
     if length == 0 && waits_for_nothing(fd) {
         return offload_receive(fd, buffer, length, flags);
     }
     let op = UserOp::receive(fd, buffer, length, flags);
     let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
-    match parking::perform(&op, on) {
+    match parking::perform_here(&op, on, deadline) {
         Parked::Answered(Err(libc::EAGAIN)) | Parked::Unsupported => {
             offload_receive(fd, buffer, length, flags)
         }

@@ -35,8 +35,16 @@ fn sleep_for(nanos: u64) -> bool {
         carefree_runtime::yield_now();
         return false;
     }
-    let outcome = wait::sleep_until(duration::from_now(nanos), Reason::Sleep);
-    outcome == Outcome::Cancelled && host::is_hosted()
+    let deadline = duration::from_now(nanos);
+    loop {
+        let outcome = wait::sleep_until(deadline, Reason::Sleep);
+        if outcome != Outcome::Cancelled || !host::is_hosted() {
+            return false;
+        }
+        if !host::waits_on() {
+            return true;
+        }
+    }
 }
 
 /// `nanosleep`; returns an `errno`, or 0.
@@ -84,7 +92,7 @@ fn sleep_absolute(clock: clockid_t, time: u64) -> c_int {
         }
         let deadline = duration::from_now(left.min(LOOK));
         wait::sleep_until(deadline, Reason::Sleep);
-        if clock::now() < deadline {
+        if clock::now() < deadline && !host::waits_on() {
             // Cut short.
             return if host::is_hosted() { libc::EINTR } else { 0 };
         }
@@ -113,7 +121,7 @@ fn sleep_until_used(
         let deadline = duration::from_now((wanted - used).max(pause));
         wait::sleep_until(deadline, Reason::Sleep);
         let now = host::get().and_then(|host| (host.time_used)(clock));
-        if clock::now() < deadline {
+        if clock::now() < deadline && !host::waits_on() {
             let rest = wanted.saturating_sub(now.map_or(used, |now| now.nanos));
             return match left.filter(|left| !left.is_null()).map(|left| left.write(timespan(rest)))
             {

@@ -43,6 +43,12 @@ pub(crate) fn perform(op: &UserOp, on: On) -> Parked {
 
 /// [`perform`] until `deadline`: for calls that wait several times under one limit.
 pub(crate) fn perform_until(op: &UserOp, on: On, deadline: u64) -> Parked {
+    perform_here(op, on, deadline)
+}
+
+/// [`perform_until`] in the frame of the caller: a fiber that waits there has one frame less on its page.
+#[inline(always)]
+pub(crate) fn perform_here(op: &UserOp, on: On, deadline: u64) -> Parked {
     let seat = Seat::new();
     let Some(waiter) = Waiter::new(on.fd, &seat) else {
         return Parked::Answered(Err(libc::EBADF));

@@ -102,6 +102,7 @@ impl<'u> UserOp<'u> {
     }
 
     /// Parks the calling fiber until the kernel has done it, or the wait ends.
+    #[inline(always)]
     pub(crate) fn perform(&self, how: &Wait<'_>) -> Ended {
         // SAFETY: its pointers are `User`s, which may be used during `'u`, and it is over when this returns.
         unsafe { operation::perform(&self.0, how) }

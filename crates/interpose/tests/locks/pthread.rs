@@ -71,6 +71,40 @@ fn of_type(kind: i32) -> Arc<Object<libc::pthread_mutex_t>> {
     })
 }
 
+/// The thread is without the mutex for some nanoseconds of each turn, and a woken fiber's carrier takes microseconds to
+/// wake up.
+#[test]
+fn a_fiber_has_the_mutex_that_a_thread_takes_again_and_again() {
+    const TIMES: usize = 20;
+    /// (17 where the thread gives way after 16, and more than a hundred where it does not.)
+    const TURNS: usize = 50;
+    on_fibers(|| {
+        let mutex = of_type(libc::PTHREAD_MUTEX_NORMAL);
+        let ends = Arc::new(AtomicBool::new(false));
+        let keeper = {
+            let (mutex, ends) = (Arc::clone(&mutex), Arc::clone(&ends));
+            std::thread::spawn(move || {
+                let mut turns = 0;
+                while !ends.load(SeqCst) {
+                    c!(libc::pthread_mutex_lock, mutex.get());
+                    std::thread::sleep(Duration::from_micros(20));
+                    c!(libc::pthread_mutex_unlock, mutex.get());
+                    turns += 1;
+                }
+                turns
+            })
+        };
+        for _ in 0..TIMES {
+            sleep(Duration::from_micros(300));
+            c!(libc::pthread_mutex_lock, mutex.get());
+            c!(libc::pthread_mutex_unlock, mutex.get());
+        }
+        ends.store(true, SeqCst);
+        let turns = carefree_runtime::offload(|| keeper.join().unwrap());
+        assert!(turns < TIMES * TURNS, "{turns} turns of the thread for {TIMES} of the fiber");
+    });
+}
+
 fn from_now(clock: libc::clockid_t, span: Duration) -> libc::timespec {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     c!(libc::clock_gettime, clock, &raw mut time);

@@ -20,6 +20,7 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
+use carefree_context::stack::find;
 use libc::{siginfo_t, ucontext_t};
 
 use crate::kept;
@@ -154,15 +155,13 @@ fn interrupted(context: &ucontext_t) -> (usize, usize) {
 fn is_called_by_us(stack: usize, record: &Record) -> bool {
     /// Words that are looked at: functions of libc that this library calls have small frames.
     const WORDS: usize = 96;
-    // The stack's last page ends where its first frame does, at the latest.
-    let page_ends = (stack | 0xfff) + 1;
-    let words = WORDS.min((page_ends - stack) / size_of::<usize>());
+    let words = WORDS.min((readable_end(stack) - stack) / size_of::<usize>());
     // All that lies above these has called the thread's function, if that runs, or a handler.
     let end = if record.inside.load(Ordering::Relaxed) { return_address() } else { 0 };
     let ends = [end, handler::return_address()];
     for index in 0..words {
         let place = ptr::with_exposed_provenance::<usize>(stack).wrapping_add(index);
-        // SAFETY: the interrupted frame lies there, or others above it in the same page.
+        // SAFETY: the interrupted frame lies there, or others above it.
         let word = unsafe { place.read() };
         if ends.contains(&word) {
             return false;
@@ -172,6 +171,13 @@ fn is_called_by_us(stack: usize, record: &Record) -> bool {
         }
     }
     false
+}
+
+/// Where the stack ends at which a thread was interrupted, or the part of it that is there for certain.
+fn readable_end(stack: usize) -> usize {
+    // Of one that is not ours (main's, the program's own), the last page ends where the first frame does, at the
+    // latest.
+    find(stack).map_or((stack | 0xfff) + 1, |ours| ours.top)
 }
 
 /// Ends that the signal is blocked in its handler. (It is again what it was when the handler returns.)

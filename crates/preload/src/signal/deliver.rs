@@ -175,8 +175,12 @@ pub(crate) unsafe extern "C-unwind" fn after_call(interrupted: bool, cancels: bo
     if !interrupted || handled.handlers > handled.restarting {
         return false;
     }
-    // (Interrupted, but for nothing: the signal was taken by another call meanwhile.)
-    is_begun_again(waited_for) && !me.is_cancelled()
+    // (Without a handler it was interrupted for nothing: another call has taken the signal meanwhile.)
+    let is_begun_again = match handled.handlers {
+        0 => waited_for != Reason::NotStarted,
+        _ => is_begun_again(waited_for),
+    };
+    is_begun_again && !me.is_cancelled()
 }
 
 /// Whether a wait is begun again after a handler with `SA_RESTART` (signal(7)).

@@ -16,3 +16,15 @@ pub mod waiters;
 pub use park::{Until, park, park_after, park_tagged, sleep_until};
 
 pub use crate::fiber::current::{on_fiber, without_parking};
+
+/// Whether the caller is a plain thread: neither a fiber nor a carrier, so that no fiber runs later because it blocks.
+///
+/// ```
+/// use carefree_runtime::{run, wait::on_plain_thread};
+/// assert!(on_plain_thread());
+/// assert!(!run(on_plain_thread));
+/// ```
+#[cfg(not(loom))]
+pub fn on_plain_thread() -> bool {
+    crate::carrier::carrier::here().is_none()
+}

@@ -101,6 +101,9 @@ pub enum Ended {
 ///
 /// # Safety
 /// What `op` points to is valid until this returns.
+//
+// In the frame of its caller, as the two functions below it: a fiber that waits has fewer frames on its page then.
+#[inline(always)]
 pub unsafe fn perform(op: &Op, how: &Wait<'_>) -> Ended {
     let (me, carrier) = match begin() {
         Ok(begun) => begun,
@@ -170,6 +173,7 @@ fn begin() -> Result<(FiberRef, &'static Carrier), Ended> {
 }
 
 /// Waits until one of `all` is done: `None`. Or until something else ends the wait: returns what.
+#[inline(always)]
 fn first_wait(all: &[Operation], me: FiberRef, how: &Wait<'_>) -> Option<Ended> {
     let until = Until { deadline: how.deadline, cancellable: true };
     let done = || all.iter().any(|operation| operation.flight.is_done());
@@ -193,6 +197,8 @@ fn first_wait(all: &[Operation], me: FiberRef, how: &Wait<'_>) -> Option<Ended> 
 }
 
 /// Asks for the cancellation of those of `all` that are not done, and waits until all are.
+#[cold]
+#[inline(never)]
 fn cancel_and_wait(all: &[Operation], me: FiberRef, how: &Wait<'_>) {
     let here = carrier::of(me);
     let mut far = false;

@@ -285,6 +285,7 @@ pub(crate) fn for_claim(reason: Reason, start: impl FnOnce(FiberRef, Ticket) -> 
 /// an earlier operation, so the caller checks what has happened. If `over` says so when the wait has begun,
 /// this returns at once. The second result says that an [`Outcome::TimedOut`] is that of a
 /// [`timeout`](crate::timeout), and not of `until`'s deadline.
+#[inline(always)]
 pub(crate) fn await_signal(
     me: FiberRef,
     over: impl FnOnce() -> bool,
