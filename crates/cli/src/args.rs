@@ -1,7 +1,7 @@
 //! The command line.
 
 use std::ffi::OsString;
-use std::ops::RangeInclusive;
+use std::ops::{Deref, RangeInclusive};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -12,7 +12,7 @@ use carefree_workloads::named::{Unknown, list};
 use carefree_workloads::serve::Kind;
 use carefree_workloads::workload::Workload;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgMatches, Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 /// Threads at the price of fibers.
 #[derive(Debug, Parser)]
@@ -30,24 +30,23 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Measures coroutines, fibers and threads on this machine.
-    #[command(after_help = workloads())]
-    Bench(Box<Bench>),
+    Bench(Deferred<Bench>),
     /// Shows records: as tables, as a spreadsheet, or as a page with charts.
-    Report(Report),
+    Report(Deferred<Report>),
     /// Tells what changed from one record to another.
-    Compare(Compare),
+    Compare(Deferred<Compare>),
     /// Tells which version, or which day, made a figure what it is.
-    History(History),
+    History(Deferred<History>),
     /// Lists records, looks for damaged ones, and mends them.
     #[command(subcommand)]
     Records(Records),
     /// Tells whether fibers work here, how, and what limits them; or what `run` makes of a program.
-    Doctor(Doctor),
+    Doctor(Deferred<Doctor>),
     /// Runs a program whose threads become fibers.
     #[command(
         after_help = "The program's exit status is ours. What it needs to know is in docs/run.md."
     )]
-    Run(Run),
+    Run(Deferred<Run>),
     /// Runs fibers to see that they work: `doctor` starts itself with this, in another process.
     #[command(name = "__fibers", hide = true)]
     Fibers,
@@ -66,6 +65,43 @@ pub(crate) enum Command {
         /// Its mark.
         mark: String,
     },
+}
+
+/// The orders of a command. Its options are set up when a command line names that command: `run` should not take time for
+/// those of all others before it starts its program.
+#[derive(Debug)]
+pub(crate) struct Deferred<T>(pub(crate) Box<T>);
+
+impl<T> Deref for Deferred<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: Args> Args for Deferred<T> {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        command.defer(|command| {
+            // (That of the command, not of its orders.)
+            let about = command.get_about().cloned().unwrap_or_default();
+            T::augment_args(command).about(about)
+        })
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<T: FromArgMatches> FromArgMatches for Deferred<T> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        T::from_arg_matches(matches).map(|orders| Deferred(Box::new(orders)))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0.update_from_arg_matches(matches)
+    }
 }
 
 /// The orders of `carefree run`.
@@ -111,6 +147,7 @@ pub(crate) struct Run {
 
 /// The orders of `carefree bench`.
 #[derive(Debug, Args)]
+#[command(after_help = workloads())]
 pub(crate) struct Bench {
     /// What to measure; the first five unless named.
     #[arg(value_name = "WORKLOAD", hide_possible_values = true, value_parser = named::<Workload>(Workload::ALL.map(Workload::name)))]

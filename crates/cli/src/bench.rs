@@ -18,6 +18,7 @@ use carefree_lab::env::Environment;
 use carefree_lab::folder;
 use carefree_lab::leftovers;
 use carefree_lab::noise::WarningKind;
+use carefree_lab::number::{counted, whole};
 use carefree_lab::plan::Plan;
 use carefree_lab::printable;
 use carefree_lab::process::Launch;
@@ -102,9 +103,10 @@ pub(crate) fn take(orders: &Bench) -> Result<Finished, (u8, Error)> {
     let _watched = watched(&program, !orders.images.is_empty());
     let folders = folders.until(Arc::clone(&interrupted));
     let field = lineup.field(&sizes, &folders, &mut |runtime| {
-        bar.say(format!("making {} {} ready", runtime.target().title(), runtime.version()));
+        bar.prepare(format!("making {} {} ready", runtime.target().title(), runtime.version()));
         !interrupted.load(Ordering::Relaxed)
     });
+    bar.prepared();
     if interrupted.load(Ordering::Relaxed) {
         return Err((exit::INTERRUPTED, anyhow!("broken off before the first sample")));
     }
@@ -140,9 +142,10 @@ pub(crate) fn take(orders: &Bench) -> Result<Finished, (u8, Error)> {
     plan.known = meals.filter_map(|trial| Some((trial.clone(), kept.time(trial)?))).collect();
     let again: u32 = plan.had.iter().sum();
     if again > 0 {
-        let (samples, stand) = if again == 1 { ("sample", "stands") } else { ("samples", "stand") };
+        let samples = counted(again as usize, "sample");
+        let stand = if again == 1 { "stands" } else { "stand" };
         bar.complain(&format!(
-            "{again} {samples} of earlier runs {stand} for as many of this one; --force measures anew"
+            "{samples} of earlier runs {stand} for as many of this one; --force measures anew"
         ));
     }
     // A short run needs no announcement in a log; on a terminal every run has one.
@@ -270,18 +273,19 @@ fn plan(orders: &Bench, sizes: &Sizes, kinds: Vec<Trial>) -> Plan {
 /// to do.
 fn announcement(plan: &Plan) -> Option<String> {
     let missing = plan.had.iter().map(|&had| u64::from(plan.samples.saturating_sub(had)));
-    let (samples, kinds) = (missing.sum::<u64>(), plan.kinds.len());
+    let (missing, kinds) = (missing.sum::<u64>(), plan.kinds.len());
     let kinds = if kinds == 1 {
         "one workload of one unit".into()
     } else {
-        format!("{kinds} workloads of units")
+        format!("{} workloads of units", whole(kinds as u64))
     };
-    let first = match (samples, plan.budget) {
+    let samples = counted(missing as usize, "sample");
+    let first = match (missing, plan.budget) {
         (0, _) => return None,
         (_, Some(budget)) => {
-            format!("up to {samples} samples of {kinds}, as many as fit {}", spoken(budget))
+            format!("up to {samples} of {kinds}, as many as fit {}", spoken(budget))
         }
-        (_, None) => format!("{samples} samples of {kinds}, however long they take"),
+        (_, None) => format!("{samples} of {kinds}, however long they take"),
     };
     Some(format!("{first}; Ctrl-C ends it, and the next run goes on from there"))
 }

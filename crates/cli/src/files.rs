@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use carefree_lab::number::counted;
 use carefree_lab::record::salvage::{self, Salvaged};
 use carefree_lab::record::{self, Record, machine_name};
 use carefree_lab::report::table::Table;
@@ -170,8 +171,4 @@ fn set_aside(path: &Path, kept: &[u8]) -> Result<PathBuf> {
     fs::rename(path, &old).with_context(wrong)?;
     fs::rename(&new, path).with_context(wrong)?;
     Ok(old)
-}
-
-fn counted(count: usize, thing: &str) -> String {
-    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
+use carefree_lab::number::whole;
 use carefree_lab::printable;
 use carefree_lab::run::Progress;
 use carefree_lab::targets::Waiting;
@@ -23,14 +24,14 @@ pub(crate) enum Bar {
     /// On a terminal.
     Drawn(ProgressBar),
     /// Elsewhere.
-    Told { begun: Instant, last: Instant },
+    Told { begun: Instant, last: Instant, making: Option<(String, Instant)> },
 }
 
 impl Bar {
     pub(crate) fn new() -> Bar {
         if !io::stderr().is_terminal() {
             let now = Instant::now();
-            return Bar::Told { begun: now, last: now };
+            return Bar::Told { begun: now, last: now, making: None };
         }
         let bar = ProgressBar::new(0);
         // The time left is unknown until the first sample is done.
@@ -48,6 +49,24 @@ impl Bar {
                 bar.tick();
             }
             Bar::Told { .. } => self.tell(&what),
+        }
+    }
+
+    /// Says what is made before the samples, which may take minutes the first time: on a terminal at once, elsewhere
+    /// when it has taken long.
+    pub(crate) fn prepare(&mut self, what: String) {
+        self.prepared();
+        match self {
+            Bar::Drawn(_) => self.say(what),
+            Bar::Told { making, .. } => *making = Some((what, Instant::now())),
+        }
+    }
+
+    /// What was made last is there.
+    pub(crate) fn prepared(&mut self) {
+        let Bar::Told { making, .. } = self else { return };
+        if let Some((what, begun)) = making.take().filter(|(_, begun)| begun.elapsed() >= SILENCE) {
+            complain(format_args!("{what} took {}", spoken(begun.elapsed())));
         }
     }
 
@@ -103,6 +122,7 @@ impl Bar {
             }
             Bar::Told { .. } => {
                 if let Some(trial) = next {
+                    let (done, total) = (whole(done as u64), whole(total as u64));
                     self.tell(&format!("{done} of up to {total} samples taken; now {trial}"));
                 }
             }
@@ -130,7 +150,7 @@ impl Bar {
     /// The line to write, if it is time for one.
     fn due(&mut self, what: &str) -> Option<String> {
         match self {
-            Bar::Told { begun, last } if last.elapsed() >= PACE => {
+            Bar::Told { begun, last, .. } if last.elapsed() >= PACE => {
                 *last = Instant::now();
                 Some(format!("{} so far: {what}", spoken(begun.elapsed())))
             }
@@ -193,7 +213,7 @@ mod tests {
     #[test]
     fn a_log_gets_a_line_now_and_then() {
         let long_ago = Instant::now().checked_sub(PACE * 5).expect("an uptime of some minutes");
-        let mut bar = Bar::Told { begun: long_ago, last: long_ago };
+        let mut bar = Bar::Told { begun: long_ago, last: long_ago, making: None };
         assert_eq!(bar.due("one"), Some("2 min 30 s so far: one".into()));
         assert_eq!(bar.due("another at once"), None);
     }

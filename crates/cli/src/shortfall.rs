@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use carefree_lab::noise::{Warning, WarningKind};
+use carefree_lab::number::whole;
 use carefree_lab::trial::Trial;
 use carefree_workloads::named::distinct;
 use carefree_workloads::workload::Workload;
@@ -43,7 +44,7 @@ pub(crate) fn left_out(points: &[(Trial, Duration)]) -> Vec<Warning> {
 
 /// `ruby 3.3.8 thread alloc`; of a meal also for how many and how long, for a unit is fed many.
 fn name(trial: &Trial) -> String {
-    let number = |name| trial.parameters.number(name).unwrap_or(0);
+    let number = |name| whole(trial.parameters.number(name).unwrap_or(0));
     match trial.workload {
         Workload::Feed => {
             format!("{trial} of {} people, {} bites", number("people"), number("nutrients"))

@@ -8,6 +8,7 @@ use std::io::Read;
 use std::os::fd::FromRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -273,6 +274,9 @@ version = ["{runtime}", "-c", "echo 1"]
 [programs.units]
 workloads = ["switch"]
 run = ["{runtime}", "-c", "setsid sleep 600 & echo $! $$ > {folder}/told.new; mv {folder}/told.new {folder}/told; wait"]
+[programs.unknown]
+workloads = ["alloc"]
+run = ["{runtime}", "-c", "setsid env -i sleep 600 & echo $! $$ > {folder}/told.new; mv {folder}/told.new {folder}/told; wait"]
 [units.thread]
 role = "thread"
 what = "a wanderer"
@@ -292,18 +296,17 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-#[test]
-fn a_lab_that_is_killed_leaves_nothing_running() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let target = folder.path().join("wanderer");
+/// Starts a run of [`WANDERER`], and returns the lab and the two processes, which run.
+fn wandering(workload: &str, folder: &Path) -> (Child, [String; 2]) {
+    let target = folder.join("wanderer");
     fs::create_dir(&target).expect("a folder");
     fs::write(target.join("target.toml"), WANDERER).expect("a file");
-    let mut child = carefree()
-        .args(["bench", "switch", "--runtime", "wanderer", "--samples", "1", "--force"])
+    let lab = carefree()
+        .args(["bench", workload, "--runtime", "wanderer", "--samples", "1", "--force"])
         .arg("--targets")
-        .arg(folder.path())
+        .arg(folder)
         .env("PATH", "/usr/bin:/bin")
-        .env("XDG_DATA_HOME", folder.path())
+        .env("XDG_DATA_HOME", folder)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -311,12 +314,98 @@ fn a_lab_that_is_killed_leaves_nothing_running() {
     let told = target.join("told");
     until("it tells of itself", || told.exists());
     let told = fs::read_to_string(&told).expect("told");
-    let processes: Vec<&str> = told.split_whitespace().collect();
-    assert!(processes.len() == 2 && processes.iter().all(|process| runs(process)), "{told}");
-    child.kill().expect("it runs");
-    child.wait().expect("it ends");
+    let mut processes = told.split_whitespace().map(str::to_owned);
+    let processes = [(); 2].map(|()| processes.next().expect("two"));
+    assert!(processes.iter().all(|process| runs(process)), "{told}");
+    (lab, processes)
+}
+
+#[test]
+fn a_lab_that_is_killed_leaves_nothing_running() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut lab, processes) = wandering("switch", folder.path());
+    lab.kill().expect("it runs");
+    lab.wait().expect("it ends");
     for process in processes {
-        until("what it has left ends", || !runs(process));
+        until("what it has left ends", || !runs(&process));
+    }
+}
+
+/// A process that has dropped its environment, and with it the lab's mark, is found by its control group.
+#[test]
+fn a_lab_that_is_killed_leaves_no_control_group_and_nothing_in_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut lab, [wanderer, program]) = wandering("alloc", folder.path());
+    let groups = fs::read_to_string(format!("/proc/{wanderer}/cgroup")).expect("it runs");
+    let name = groups.lines().find_map(|line| {
+        let name = line.rsplit('/').next()?;
+        name.starts_with("carefree-bench-").then_some(name)
+    });
+    lab.kill().expect("it runs");
+    lab.wait().expect("it ends");
+    until("the program ends", || !runs(&program));
+    let Some(name) = name else {
+        println!("skipped: no control group can be made here");
+        let wanderer = wanderer.parse().expect("a process number");
+        // SAFETY: kill touches no memory; the process is the test's own.
+        unsafe { libc::kill(wanderer, libc::SIGKILL) };
+        return;
+    };
+    until("what it has left ends", || !runs(&wanderer));
+    until("the group is gone", || {
+        let found = Command::new("find").args(["/sys/fs/cgroup", "-name", name]).output();
+        found.expect("find runs").stdout.is_empty()
+    });
+}
+
+/// A target whose build takes a while, and fails where another fills the same folder.
+const LONER: &str = r#"schema = 1
+name = "loner"
+title = "Loner"
+package = "apt install dash"
+[find]
+path = ["sh"]
+version = ["{runtime}", "-c", "echo 1"]
+[programs.units]
+workloads = ["switch"]
+build = [["{runtime}", "-c", "mkdir {cache}/mine && sleep 2"]]
+run = ["{runtime}", "-c", "echo it runs >&2"]
+[units.thread]
+role = "thread"
+what = "one that needs its folder for itself"
+"#;
+
+/// Labs in containers, and on machines that share a home, may have the same process number.
+#[test]
+fn labs_with_one_process_number_build_beside_each_other() {
+    let alone = ["--pid", "--fork", "--mount-proc"];
+    let can = Command::new("unshare").args(alone).arg("true").output();
+    if !can.is_ok_and(|done| done.status.success()) {
+        println!("skipped: unshare makes no namespaces here");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let target = folder.path().join("targets/loner");
+    fs::create_dir_all(&target).expect("a folder");
+    fs::write(target.join("target.toml"), LONER).expect("a file");
+    let lab = |number: usize| {
+        Command::new("unshare")
+            .args(alone)
+            .arg(env!("CARGO_BIN_EXE_carefree"))
+            .args(["bench", "switch", "--runtime", "loner", "--samples", "1", "--force"])
+            .arg("--targets")
+            .arg(folder.path().join("targets"))
+            .env("XDG_DATA_HOME", folder.path().join(number.to_string()))
+            .env("XDG_CACHE_HOME", folder.path().join("cache"))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("unshare starts")
+    };
+    for lab in [1, 2].map(lab) {
+        let output = lab.wait_with_output().expect("it ends");
+        let said = format!("{}{}", stdout(&output), stderr(&output));
+        assert!(said.contains("it runs") && !said.contains("could not build"), "{said}");
     }
 }
 

@@ -311,7 +311,7 @@ fn clients_that_do_other_work_than_ordered_are_refused_and_the_others_go_on() {
         found.map(|(_, message)| message.as_str()).unwrap_or("no failure")
     };
     assert!(told("liar").ends_with("made 18 requests; the server answered 0"), "{failures:?}");
-    assert!(told("deaf").contains("received 18425 bytes of bodies; the server sent 18432"));
+    assert!(told("deaf").contains("received 18,425 bytes of bodies; the server sent 18,432"));
     assert!(told("selfish").starts_with("1 connections for 18 requests"), "{failures:?}");
     assert!(told("wasteful+keep-alive").starts_with("18 connections for 3"), "{failures:?}");
     assert!(told("rude").ends_with("the server answered 0"), "{failures:?}");

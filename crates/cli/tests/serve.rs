@@ -425,10 +425,12 @@ fn a_load_for_each_value_and_reports_in_words() {
         .expect("the program starts");
     assert!(output.status.success(), "{}", stderr(&output));
     let text = stdout(&output);
-    for words in ["Serving HTTP", "rate=100", "rate=200", "Latency counts from when"] {
+    for words in ["Serving HTTP", " 100 requests a second", "Latency counts from when"] {
         assert!(text.contains(words), "{words}: {text}");
     }
-    for words in ["idle=5", "idle=6", "kind=plain", "kind=backend", "latency_ms=1"] {
+    let loads =
+        ["200 requests a second", "5 idle", "6 idle", "plain answer", "waits 1 ms for a backend"];
+    for words in loads {
         assert!(text.contains(words), "{words}: {text}");
     }
 }

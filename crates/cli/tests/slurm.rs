@@ -254,6 +254,14 @@ fn ctrl_c_cancels_the_jobs_and_the_same_command_goes_on() {
     assert_eq!(jobs, "", "jobs are left");
     let kept = slurm.taken("n1").len();
     assert!(kept >= 3, "the samples are gone");
+    assert!(
+        stderr(&output).contains(" samples of 2 tasks that are not done are kept"),
+        "{output:?}"
+    );
+    assert!(["n1", "n2"].iter().all(|machine| stdout(&output).contains(machine)), "{output:?}");
+    let report = carefree().arg("report").arg(slurm.records()).output().expect("it runs");
+    let said = stderr(&report);
+    assert!(said.contains("no task is done") && said.contains("/work/"), "{said}");
 
     // It does go on: the next run finds the samples.
     let driver = Driver::start(slurm.bench(&many));

@@ -167,3 +167,18 @@ fn no_order_at_all_gets_the_help() {
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("Usage: carefree"), "{output:?}");
 }
+
+#[test]
+fn each_command_says_of_itself_what_the_list_says() {
+    let output = run(["--help"]);
+    let help = stdout(&output);
+    let listed =
+        help.lines().skip_while(|line| *line != "Commands:").take_while(|line| !line.is_empty());
+    // (What is too long for a line goes on in the next.)
+    let commands: Vec<_> = listed.filter_map(|line| line.trim().split_once("  ")).collect();
+    assert_eq!(commands.len(), 7, "{help}");
+    for (command, about) in commands {
+        let own = run([command, "--help"]);
+        assert!(stdout(&own).starts_with(about.trim()), "{command}: {own:?}");
+    }
+}

@@ -46,11 +46,17 @@ pub(crate) fn mistake(line: &str) -> Option<String> {
     })
 }
 
+/// More than any figure: in nanoseconds it is 30 years, in bytes an exabyte.
+const TOO_MUCH: f64 = 1e18;
+
 /// A figure of an account that no program can have measured.
 pub(crate) fn impossible(account: &Account) -> Option<String> {
-    let wrong = |(name, value): (&String, &f64)| {
-        let is_one = value.is_finite() && *value >= 0.0;
-        (!is_one).then(|| format!("`figures.{name}` is {value}, and a figure is not below zero"))
+    let wrong = |(name, value): (&String, &f64)| match *value {
+        value if value < 0.0 => {
+            Some(format!("`figures.{name}` is {value}, and a figure is not below zero"))
+        }
+        value if value < TOO_MUCH => None,
+        value => Some(format!("`figures.{name}` is {value:e}, and a figure is below {TOO_MUCH:e}")),
     };
     account.figures.iter().find_map(wrong)
 }
@@ -232,12 +238,15 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_below_zero_is_none() {
+    fn a_figure_that_cannot_be_is_none() {
         let mut account = Account::default();
         account.figures.insert("idle_ns".into(), 0.0);
         assert_eq!(impossible(&account), None);
         account.figures.insert("idle_ns".into(), -0.5);
         let said = impossible(&account).expect("below zero");
         assert_eq!(said, "`figures.idle_ns` is -0.5, and a figure is not below zero");
+        account.figures.insert("idle_ns".into(), 1e303);
+        let said = impossible(&account).expect("too much");
+        assert_eq!(said, "`figures.idle_ns` is 1e303, and a figure is below 1e18");
     }
 }

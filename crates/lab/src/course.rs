@@ -10,6 +10,7 @@ use carefree_workloads::role::Role;
 use carefree_workloads::workload::Size;
 
 use crate::connections::{KEPT, SEQUENTIAL_KEPT, asked_unit};
+use crate::number::whole;
 use crate::sample::astray;
 use crate::trial::Trial;
 
@@ -94,19 +95,26 @@ pub(crate) fn check(trial: &Trial, account: &Account, tally: &Tally) -> Result<(
     let most = least + trial.parameters.units();
     match said("requests") {
         Some(requests) if requests < least => {
-            return wrong(format!("the program made {requests} requests in place of {least}"));
+            return wrong(format!(
+                "the program made {} requests in place of {}",
+                whole(requests),
+                whole(least)
+            ));
         }
         // One more round may be for counting what is allocated.
         Some(requests) if requests > most => {
             return wrong(format!(
-                "the program made {requests} requests in place of {most} at most"
+                "the program made {} requests in place of {} at most",
+                whole(requests),
+                whole(most)
             ));
         }
         Some(requests) if requests == tally.answered => {}
         Some(requests) => {
             return wrong(format!(
-                "the program says that it made {requests} requests; the server answered {}",
-                tally.answered
+                "the program says that it made {} requests; the server answered {}",
+                whole(requests),
+                whole(tally.answered)
             ));
         }
         None => return wrong("the program does not say how many requests it made".into()),
@@ -114,26 +122,28 @@ pub(crate) fn check(trial: &Trial, account: &Account, tally: &Tally) -> Result<(
     if said("body_bytes") != Some(tally.body_bytes) {
         return wrong(format!(
             "the program says that it received {} bytes of bodies; the server sent {}",
-            said("body_bytes").map_or("an unknown number of".into(), |bytes| bytes.to_string()),
-            tally.body_bytes
+            said("body_bytes").map_or("an unknown number of".into(), whole),
+            whole(tally.body_bytes)
         ));
     }
     if tally.failed > 0 {
-        return wrong(format!("{} requests failed", tally.failed));
+        return wrong(format!("{} requests failed", whole(tally.failed)));
     }
     let kept = trial.parameters.parse("keep_alive") == Some(1);
     let connections = tally.connections;
     match (kept, asked_unit(&trial.unit) == SEQUENTIAL) {
         (false, _) if connections != tally.answered => wrong(format!(
-            "{connections} connections for {} requests: each was to have its own",
-            tally.answered
+            "{} connections for {} requests: each was to have its own",
+            whole(connections),
+            whole(tally.answered)
         )),
         (true, true) if connections != 1 => {
-            wrong(format!("{connections} connections: one was to be kept"))
+            wrong(format!("{} connections: one was to be kept", whole(connections)))
         }
         (true, false) if connections > trial.parameters.units() => wrong(format!(
-            "{connections} connections for {} requests at a time: they were to be kept",
-            trial.parameters.units()
+            "{} connections for {} requests at a time: they were to be kept",
+            whole(connections),
+            whole(trial.parameters.units())
         )),
         _ => Ok(()),
     }
@@ -144,8 +154,10 @@ pub(crate) fn check(trial: &Trial, account: &Account, tally: &Tally) -> Result<(
 pub(crate) fn remark(trial: &Trial, tally: &Tally) -> Option<String> {
     let (units, at_once) = (trial.parameters.units(), tally.at_once);
     let alone = asked_unit(&trial.unit) == SEQUENTIAL;
-    (!alone && at_once * 2 < units)
-        .then(|| format!("of {units} requests no more than {at_once} were under way at once"))
+    (!alone && at_once * 2 < units).then(|| {
+        let (units, at_once) = (whole(units), whole(at_once));
+        format!("of {units} requests no more than {at_once} were under way at once")
+    })
 }
 
 /// The parameters under which a record keeps it.

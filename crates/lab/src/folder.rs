@@ -107,12 +107,34 @@ fn is_shim(program: &OsStr) -> bool {
         || ["rustup", "mise"].contains(&&*name)
 }
 
+/// Begins the names of folders that are being filled; the mark of their lab and what they are follow.
+const DRAFT: &str = "draft-";
+
+/// Makes the folder in which this lab fills what is to be a folder of `parent`, under a name that no other lab has:
+/// in containers, and on machines that share `parent`, processes may have the same number. Removes what labs on
+/// this machine have left half filled that were killed.
+///
+/// # Errors
+/// It cannot be made there.
+pub(crate) fn draft(parent: &Path, what: &str) -> io::Result<PathBuf> {
+    remove_marked(parent, DRAFT);
+    let draft = parent.join(format!("{DRAFT}{}-{what}", leftovers::mark()));
+    fs::create_dir_all(&draft)?;
+    Ok(draft)
+}
+
 /// Removes the folders of labs on this machine that were killed.
 pub fn remove_leftovers() {
-    let folders = place().and_then(fs::read_dir).into_iter().flatten().flatten();
-    for folder in folders {
+    if let Ok(place) = place() {
+        remove_marked(&place, PREFIX);
+    }
+}
+
+/// Removes the folders in `parent` whose names are `prefix`, the mark of a lab that was killed, and anything.
+fn remove_marked(parent: &Path, prefix: &str) {
+    for folder in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = folder.file_name();
-        let marked = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.rsplit_once('-'));
+        let marked = name.to_str().and_then(|name| name.strip_prefix(prefix)?.rsplit_once('-'));
         if marked.is_some_and(|(mark, _)| leftovers::is_of_dead_lab(mark)) {
             // Another user's cannot be removed, and is none of ours.
             let _ = fs::remove_dir_all(folder.path());
@@ -177,10 +199,20 @@ mod tests {
         let ours = Folder::new().expect("writable");
         // The boot and the namespace of process numbers; no process has this number.
         let here = leftovers::mark().rsplitn(3, '-').last().expect("a mark");
-        let dead = ours.0.path().with_file_name(format!("{PREFIX}{here}-4194305-1-x"));
-        fs::create_dir(&dead).expect("writable");
-        fs::write(dead.join("image"), "").expect("writable");
+        let dead = |prefix: &str, parent: &Path| {
+            let dead = parent.join(format!("{prefix}{here}-4194305-1-x"));
+            fs::create_dir(&dead).expect("writable");
+            fs::write(dead.join("image"), "").expect("writable");
+            dead
+        };
+        let samples = dead(PREFIX, ours.0.path().parent().expect("it has one"));
         remove_leftovers();
-        assert!(!dead.exists() && ours.0.path().exists());
+        assert!(!samples.exists() && ours.0.path().exists());
+
+        let cache = tempfile::tempdir().expect("a folder");
+        let half = dead(DRAFT, cache.path());
+        let first = draft(cache.path(), "one").expect("writable");
+        let second = draft(cache.path(), "another").expect("writable");
+        assert!(!half.exists() && first.exists() && second.exists());
     }
 }

@@ -29,13 +29,20 @@ pub(crate) fn sign(command: &mut Command) {
     command.env(VARIABLE, mark());
 }
 
+/// Whether the mark is of a lab whose process number means here what it meant there.
+pub(crate) fn is_from_here(mark: &str) -> bool {
+    own_part(mark).is_some()
+}
+
+/// What a mark from here has beyond the place: number and time of start.
+fn own_part(mark: &str) -> Option<&str> {
+    mark.strip_prefix(&here())?.strip_prefix('-')
+}
+
 /// Whether the mark is of a lab that ran on this machine and is gone. Of labs elsewhere, which may
 /// share an engine of containers, nothing is known.
 pub(crate) fn is_of_dead_lab(mark: &str) -> bool {
-    let Some(rest) = mark.strip_prefix(&format!("{}-", here())) else {
-        return false;
-    };
-    let Some((process, started)) = rest.split_once('-') else {
+    let Some((process, started)) = own_part(mark).and_then(|own| own.split_once('-')) else {
         return false;
     };
     match (process.parse::<u32>(), started.parse::<u64>()) {

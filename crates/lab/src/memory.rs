@@ -12,6 +12,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use carefree_workloads::groups::groups;
 use serde::{Deserialize, Serialize};
@@ -271,7 +272,7 @@ impl Group {
     pub(crate) fn make(number: usize) -> Option<Group> {
         let name = format!("{PREFIX}{}-{number}", leftovers::mark());
         groups("self", "memory").into_iter().find_map(|parent| {
-            sweep(&parent);
+            let _ = sweep(&parent);
             let path = parent.join(&name);
             fs::create_dir(&path).ok()?;
             let group = Group { path };
@@ -298,7 +299,7 @@ impl Drop for Group {
         for _ in 0..50 {
             match fs::remove_dir(&self.path) {
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                    std::thread::sleep(std::time::Duration::from_millis(2));
+                    std::thread::sleep(Duration::from_millis(2));
                 }
                 _ => return,
             }
@@ -310,20 +311,38 @@ impl Drop for Group {
 /// number alone would be another lab's, too, where labs in several containers share the groups.
 const PREFIX: &str = "carefree-bench-";
 
-/// Removes the groups of labs that were killed and could not do so themselves.
-fn sweep(parent: &Path) {
+/// Ends what runs in the groups of labs on this machine that were killed, and removes the groups. Returns how many
+/// are left: the kernel keeps one until the last process in it has ended.
+pub(crate) fn remove_leftovers() -> usize {
+    groups("self", "memory").iter().map(|parent| sweep(parent)).sum()
+}
+
+/// The same, in one group of all.
+fn sweep(parent: &Path) -> usize {
+    let mut left = 0;
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let name = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.rsplit_once('-'));
         let Some((maker, _number)) = name else { continue };
         if leftovers::is_of_dead_lab(maker) {
             // What its samples have left running would keep the group, and disturb ours.
-            let left = fs::read_to_string(entry.path().join("cgroup.procs")).unwrap_or_default();
-            left.lines().filter_map(|process| process.parse().ok()).for_each(sys::end);
-            // A sample may still be ending in it; the next lab will find it empty.
+            let inside = fs::read_to_string(entry.path().join("cgroup.procs")).unwrap_or_default();
+            inside.lines().filter_map(|process| process.parse().ok()).for_each(sys::end);
+            left += usize::from(fs::remove_dir(entry.path()).is_err());
+        } else if !leftovers::is_from_here(maker) && is_old(&entry) {
+            // Whether that lab lives cannot be seen from here. If it does, its sample does as well, and the kernel
+            // keeps the group.
             let _ = fs::remove_dir(entry.path());
         }
     }
+    left
+}
+
+/// Whether a group was made so long ago that its sample has entered it.
+fn is_old(group: &fs::DirEntry) -> bool {
+    const LONG: Duration = Duration::from_secs(600);
+    let made = group.metadata().and_then(|about| about.modified()).ok();
+    made.and_then(|made| made.elapsed().ok()).is_some_and(|age| age > LONG)
 }
 
 /// The control group of a process that has one for itself, such as a container's.
@@ -409,9 +428,17 @@ mod tests {
         for name in [&*ours, &*gone, &*elsewhere, "system.slice"] {
             fs::create_dir(parent.path().join(name)).expect("a folder");
         }
-        sweep(parent.path());
+        assert_eq!(sweep(parent.path()), 0);
         let left = |name: &str| parent.path().join(name).exists();
         assert!(left(&ours) && left("system.slice") && left(&elsewhere) && !left(&gone));
+        // Where nothing has run for so long, nothing will.
+        let hour_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
+        for name in [&ours, &elsewhere] {
+            let folder = fs::File::open(parent.path().join(name)).expect("a folder");
+            folder.set_modified(hour_ago).expect("ours");
+        }
+        assert_eq!(sweep(parent.path()), 0);
+        assert!(left(&ours) && !left(&elsewhere));
     }
 
     #[test]

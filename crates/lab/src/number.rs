@@ -15,20 +15,31 @@ pub(crate) fn grouped(value: f64, digits: usize) -> String {
     }
     let plain = format!("{value:.digits$}");
     let (sign, plain) = plain.split_at(usize::from(plain.starts_with('-')));
-    let (whole, fraction) = plain.split_once('.').unwrap_or((plain, ""));
-    let mut text = sign.to_owned();
-    for (at, digit) in whole.chars().enumerate() {
-        if at > 0 && (whole.len() - at) % 3 == 0 {
+    let (units, fraction) = plain.split_once('.').unwrap_or((plain, ""));
+    let text = sign.to_owned() + &in_threes(units);
+    if fraction.is_empty() { text } else { text + "." + fraction }
+}
+
+/// `1,234,567`.
+pub fn whole(count: u64) -> String {
+    in_threes(&count.to_string())
+}
+
+/// Digits with a comma between thousands.
+fn in_threes(digits: &str) -> String {
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
             text.push(',');
         }
         text.push(digit);
     }
-    if fraction.is_empty() { text } else { text + "." + fraction }
+    text
 }
 
-/// `1 sample`, `3 samples`: things whose plural takes an s.
-pub(crate) fn counted(count: usize, thing: &str) -> String {
-    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
+/// `1 sample`, `1,955 samples`: things whose plural takes an s.
+pub fn counted(count: usize, thing: &str) -> String {
+    format!("{} {thing}{}", whole(count as u64), if count == 1 { "" } else { "s" })
 }
 
 /// With fewer samples than this, nothing tells how far off a figure may be.
@@ -197,6 +208,9 @@ mod tests {
         assert_eq!(grouped(9_490_705.4, 0), "9,490,705");
         assert_eq!(grouped(-1_234.56, 1), "-1,234.6");
         assert_eq!(grouped(999.96, 1), "1,000.0");
+        assert_eq!(whole(u64::MAX), "18,446,744,073,709,551,615");
+        assert_eq!(counted(1, "sample"), "1 sample");
+        assert_eq!(counted(1_955, "sample"), "1,955 samples");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use carefree_workloads::role::Role;
 use carefree_workloads::workload::Workload;
 
 use crate::hosted;
-use crate::number;
+use crate::number::whole;
 use crate::process::{Phase, Seen};
 use crate::sample::astray;
 use crate::sweep;
@@ -30,7 +30,9 @@ pub(crate) fn check(trial: &Trial, account: &Account, seen: &Seen) -> Result<(),
         let units = trial.parameters.units();
         if threads < units {
             return Err(astray(format!(
-                "the process had {threads} threads when all {units} units were to be alive"
+                "the process had {} threads when all {} units were to be alive",
+                whole(threads),
+                whole(units)
             )));
         }
     }
@@ -58,14 +60,15 @@ fn counts(trial: &Trial, account: &Account) -> Result<(), Failure> {
         ("warm-up rounds", account.warmup.map_or(0, |warmup| warmup.rounds), trial.warmup),
     ] {
         if did != ordered {
-            let work = format!("{did} {what} in place of {ordered}");
+            let work = format!("{} {what} in place of {}", whole(did), whole(ordered));
             return Err(astray(format!("the program did other work than was ordered: {work}")));
         }
     }
     if account.switches_made > asked && trial.workload != Workload::Fetch {
         return Err(astray(format!(
-            "the program did other work than was ordered: {} switches made, {asked} asked for",
-            account.switches_made
+            "the program did other work than was ordered: {} switches made, {} asked for",
+            whole(account.switches_made),
+            whole(asked)
         )));
     }
     Ok(())
@@ -149,9 +152,9 @@ pub(crate) fn switches(trial: &Trial, account: &Account) -> Result<(), Failure> 
     }
     let made = match made {
         0 => "none".to_owned(),
-        made => format!("no more than {}", number::grouped(made as f64, 0)),
+        made => format!("no more than {}", whole(made)),
     };
-    let asked = number::grouped(asked as f64, 0);
+    let asked = whole(asked);
     Err(Failure {
         message: format!("of {asked} switches asked for, {made} can be proven"),
         advice: Some(
@@ -233,11 +236,11 @@ mod tests {
     #[test]
     fn more_work_than_ordered_is_noticed() {
         let more = complaint(SWITCH, |account, _| account.switches_made += 1);
-        assert!(more.ends_with(": 20001 switches made, 20000 asked for"), "{more}");
+        assert!(more.ends_with(": 20,001 switches made, 20,000 asked for"), "{more}");
         let rounds = complaint(ALLOC, |account, _| account.rounds.push(account.rounds[0]));
         assert!(rounds.ends_with(": 2 rounds in place of 1"), "{rounds}");
         let units = complaint(ALLOC, |account, _| account.units += 1);
-        assert!(units.ends_with(": 1001 units in place of 1000"), "{units}");
+        assert!(units.ends_with(": 1,001 units in place of 1,000"), "{units}");
         let warm = Some(Warmup { rounds: 1, ns: 1 });
         let warmed = complaint(ALLOC, |account, _| account.warmup = warm);
         assert!(warmed.ends_with(": 1 warm-up rounds in place of 0"), "{warmed}");
@@ -246,7 +249,7 @@ mod tests {
     #[test]
     fn threads_that_are_not_there_were_not_alive() {
         let few = complaint(ALLOC, |_, seen| seen.threads = Some(999));
-        assert_eq!(few, "the process had 999 threads when all 1000 units were to be alive");
+        assert_eq!(few, "the process had 999 threads when all 1,000 units were to be alive");
         // Fibers are not the kernel's to count; of a container the lab may see nothing.
         let fibers = (Unit::Fiber, Workload::Alloc);
         assert_eq!(complaint(fibers, |_, seen| seen.threads = Some(3)), "none");

@@ -9,6 +9,7 @@ use carefree_workloads::parameters::Parameters;
 use carefree_workloads::serve::{Backend, Client, Kind, Paced, answer_to};
 use carefree_workloads::workload::Size;
 
+use crate::number::{grouped, whole};
 use crate::sample::astray;
 use crate::served::Served;
 use crate::trial::Trial;
@@ -129,9 +130,10 @@ impl Load {
             return Ok(Some(made));
         }
         Err(astray(format!(
-            "the server was asked {made} times, and asked its backend {} times: it was to ask once \
-             for each",
-            tally.answered + tally.failed
+            "the server was asked {} times, and asked its backend {} times: it was to ask once for \
+             each",
+            whole(made),
+            whole(tally.answered + tally.failed)
         )))
     }
 }
@@ -242,7 +244,9 @@ pub(crate) fn remarks(trial: &Trial, served: &Served) -> Vec<String> {
     let late = late_p99_ns > p50_ns;
     let closed = served.closed;
     [
-        slow.then(|| format!("of {rate} requests a second it answered {reached:.0}")),
+        slow.then(|| {
+            format!("of {} requests a second it answered {}", whole(rate), grouped(reached, 0))
+        }),
         late.then(|| "the lab itself was late with some requests, and their latency has it".into()),
         (closed > 0).then(|| {
             "the server closes a connection after some number of requests; the next one is in its figures".into()

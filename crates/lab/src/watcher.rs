@@ -10,7 +10,7 @@ use std::process::{ChildStdin, Command, Stdio};
 use std::time::Duration;
 
 use crate::targets::image::Engine;
-use crate::{folder, leftovers, sys};
+use crate::{folder, leftovers, memory, sys};
 
 /// The lab's end of the pipe. Dropped, it tells the watcher that nothing is left.
 #[derive(Debug)]
@@ -54,7 +54,8 @@ pub fn watch(mark: &str, containers: bool) {
     while !leftovers::is_of_dead_lab(mark) {
         std::thread::sleep(PAUSE);
     }
-    end_processes();
+    until_none(leftovers::end);
+    until_none(memory::remove_leftovers);
     folder::remove_leftovers();
     let engine = if containers { Engine::find().ok() } else { None };
     if let Some(engine) = engine {
@@ -65,10 +66,10 @@ pub fn watch(mark: &str, containers: bool) {
     }
 }
 
-/// Until there are none: one may be starting others meanwhile.
-fn end_processes() {
+/// Until none are left: one may be starting others meanwhile.
+fn until_none(end: fn() -> usize) {
     for _ in 0..100 {
-        if leftovers::end() == 0 {
+        if end() == 0 {
             return;
         }
         std::thread::sleep(PAUSE);

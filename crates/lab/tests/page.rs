@@ -321,16 +321,31 @@ fn the_page_works_in_a_browser() {
     browser.open(&page);
     assert_eq!(browser.run("return document.documentElement.scrollWidth"), json!(360));
     let rows = "return [...document.querySelectorAll('#panel-serve figure')].map(figure => \
-                [figure.querySelector('figcaption').innerText.match(/kind=\\w+/)[0], \
+                [figure.querySelector('figcaption').innerText.match(/plain|backend/)[0], \
                 ...[...figure.querySelectorAll('g.row')].filter(row => row.style.display !== 'none')\
                 .map(row => row.querySelector('text').textContent)])";
     let all = json!([
-        ["kind=backend", "go goroutine", "python thread"],
-        ["kind=plain", "go goroutine", "python thread"],
+        ["backend", "go goroutine", "python thread"],
+        ["plain", "go goroutine", "python thread"],
     ]);
     assert_eq!(browser.run(rows), all);
+    // They can be ordered by name, too, and by nothing that their bars have not.
+    let orders = "return [...document.querySelector('#choice select').options].map(o => o.value)";
+    assert_eq!(browser.run(orders), json!(["best", "name"]));
+    let sorted = |order: &str| {
+        browser.run(&format!("location.hash = '#sort={order}'"));
+        browser.run(
+            "return new Promise(done => setTimeout(() => done(\
+             [...document.querySelectorAll('#panel-serve figure:first-of-type g.row')]\
+             .sort((a, b) => a.getBoundingClientRect().top - b.getBoundingClientRect().top)\
+             .map(row => row.querySelector('text').textContent)), 0))",
+        )
+    };
+    let names = sorted("name");
+    assert_eq!(names[0], "go goroutine", "{names}");
+    assert_eq!(sorted("ratio"), sorted("best"), "an order that is not offered is none");
     browser.run("document.querySelector('#choice input[value=go]').click()");
-    let left = json!([["kind=backend", "python thread"], ["kind=plain", "python thread"]]);
+    let left = json!([["backend", "python thread"], ["plain", "python thread"]]);
     assert_eq!(browser.run(rows), left);
 
     // What became of a figure is the last column: it is on the screen, however long versions are.

@@ -5,6 +5,7 @@ use std::fs;
 
 use carefree::{GuardMode, Platform, ReactorKind, StackSize, TlsMode};
 use carefree_lab::env::{guard_name, tls_name};
+use carefree_lab::number::whole;
 use carefree_workloads::limits::{self, Limit, LimitKind};
 use serde::Serialize;
 
@@ -195,12 +196,12 @@ fn carriers() -> Option<Check> {
 const PLENTY: u64 = 100_000;
 
 fn limit(limit: &Limit, platform: &Platform) -> Check {
-    let value = limit.value.map_or_else(|| "none".to_owned(), grouped);
+    let value = limit.value.map_or_else(|| "none".to_owned(), whole);
     let fibers = platform.tls != TlsMode::Threads;
     let guards = platform.guards;
     let threads = |bound: &str| {
         let most =
-            limit.threads.map_or("any number of".into(), |most| format!("about {}", grouped(most)));
+            limit.threads.map_or("any number of".into(), |most| format!("about {}", whole(most)));
         let a_fiber = if fibers { "a fiber is none" } else { "a fiber is one here" };
         format!("{bound} {most} threads; {a_fiber}.")
     };
@@ -209,7 +210,7 @@ fn limit(limit: &Limit, platform: &Platform) -> Check {
     match (limit.kind, limit.value) {
         (LimitKind::MapCount, Some(maps)) if fibers && guards == GuardMode::Mprotect => {
             check(Verdict::Note)
-                .means(format!("Room for about {} fibers.", grouped(maps / 2)))
+                .means(format!("Room for about {} fibers.", whole(maps / 2)))
                 .advice(raised())
         }
         (LimitKind::MapCount | LimitKind::AddressSpace, _) if !fibers => {
@@ -223,7 +224,7 @@ fn limit(limit: &Limit, platform: &Platform) -> Check {
             check(if most < PLENTY { Verdict::Note } else { Verdict::Good })
                 .means(format!(
                     "Room for about {} fibers with stacks of the default size.",
-                    grouped(most)
+                    whole(most)
                 ))
                 .advice(raised())
         }
@@ -233,7 +234,7 @@ fn limit(limit: &Limit, platform: &Platform) -> Check {
         (LimitKind::OpenFiles, Some(most)) if most < PLENTY => check(Verdict::Note)
             .means(format!(
                 "Up to {} connections and files open at once, fewer than fibers to serve them.",
-                grouped(most)
+                whole(most)
             ))
             .advice(raised()),
         (LimitKind::OpenFiles, _) => {
@@ -265,29 +266,16 @@ fn memory() -> Option<Check> {
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     let fibers = kib * 1024 / PARKED;
     Some(
-        Check::new("memory available", Verdict::Good, format!("{} MiB", grouped(kib / 1024)))
+        Check::new("memory available", Verdict::Good, format!("{} MiB", whole(kib / 1024)))
             .means(format!("Room for about {} parked fibers that do little.", rounded(fibers))),
     )
-}
-
-/// `65,530`.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// Two digits of it: more would claim a precision it does not have.
 fn rounded(number: u64) -> String {
     let digits = number.checked_ilog10().unwrap_or(0);
     let step = 10u64.pow(digits.saturating_sub(1));
-    grouped(number / step * step)
+    whole(number / step * step)
 }
 
 #[cfg(test)]
@@ -312,8 +300,6 @@ mod tests {
 
     #[test]
     fn numbers_are_set_apart_and_rounded() {
-        assert_eq!(grouped(65_530), "65,530");
-        assert_eq!(grouped(999), "999");
         assert_eq!(rounded(4_987_654), "4,900,000");
         assert_eq!(rounded(7), "7");
         assert_eq!(rounded(0), "0");

@@ -1,6 +1,7 @@
 //! Has Slurm run a plan on several machines, sees to it that every task is measured, and reports on
 //! all of them.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Error, Result, anyhow};
+use carefree_lab::number::counted;
 use carefree_lab::record::{self, Record, fingerprint, salvage};
 use carefree_lab::report::{self, Format};
 
@@ -61,9 +63,14 @@ pub(super) fn run(orders: &Bench) -> Result<ExitCode, (u8, Error)> {
     drive.hand_out_all(&interrupted).map_err(engine)?;
     let broken_off = interrupted.load(Ordering::Relaxed);
     drive.bar.end();
+    // No job of this run uses it any more; it stays where a task is not done.
+    let _ = fs::remove_dir(drive.folder.join("work"));
 
     let complete = drive.tell();
-    let records = drive.records();
+    let mut records = drive.records();
+    let unfinished = drive.unfinished();
+    drive.tell_unfinished(&unfinished);
+    records.extend(unfinished.into_iter().flat_map(|(_, records)| records));
     if records.is_empty() {
         let code = if broken_off { exit::INTERRUPTED } else { exit::FAILED };
         return Err((code, anyhow!("no machine has measured anything")));
@@ -101,9 +108,8 @@ impl<'a> Drive<'a> {
 
     /// Hands out all parts, and waits until each is over; lost ones are handed out again.
     fn hand_out_all(&mut self, interrupted: &AtomicBool) -> Result<()> {
-        let done = self.parts.iter().filter(|part| part.is_over()).count();
+        let (done, all) = (self.done(), self.parts.len());
         if done > 0 {
-            let all = self.parts.len();
             self.bar.complain(&format!("{done} of {all} tasks were done before"));
         }
         let mut silent: Option<Instant> = None;
@@ -246,8 +252,13 @@ impl<'a> Drive<'a> {
         Ok(())
     }
 
+    /// How many parts are done.
+    fn done(&self) -> usize {
+        self.parts.iter().filter(|part| matches!(part.state, State::Done(_))).count()
+    }
+
     fn show(&mut self) {
-        let done = self.parts.iter().filter(|part| part.is_over()).count();
+        let done = self.done();
         let running: Vec<String> = self
             .parts
             .iter()
@@ -279,9 +290,9 @@ impl<'a> Drive<'a> {
             complete = false;
             complain(format_args!("{}: {trouble}", part.what()));
         }
-        let done = self.parts.iter().filter(|p| matches!(p.state, State::Done(_))).count();
         complain(format_args!(
-            "{done} of {} tasks are done; the records are in {}",
+            "{} of {} tasks are done; the records are in {}",
+            self.done(),
             self.parts.len(),
             self.folder.display()
         ));
@@ -302,10 +313,71 @@ impl<'a> Drive<'a> {
         }
         found
     }
+
+    /// What parts that are not done have measured so far, with where that is kept.
+    fn unfinished(&self) -> Vec<(&Path, Vec<Record>)> {
+        let open = self.parts.iter().filter(|part| !matches!(part.state, State::Done(_)));
+        let kept = open.filter_map(|part| {
+            // A part that was never begun has no such folder.
+            let found =
+                record::find(part.place.work.to_str()?, None, record::Extent::Whole).ok()?;
+            found.damage.iter().for_each(complain);
+            Some((&*part.place.work, without_copies(found.records)))
+        });
+        kept.filter(|(_, records)| !records.is_empty()).collect()
+    }
+
+    /// Says that what these have measured is not lost.
+    fn tell_unfinished(&self, unfinished: &[(&Path, Vec<Record>)]) {
+        let records = unfinished.iter().flat_map(|(_, records)| records);
+        let count: usize = records.map(|record| record.samples.len()).sum();
+        if count > 0 {
+            complain(format_args!(
+                "{} of {} that {} not done are kept in {}, and in the report; the same command goes on from there",
+                counted(count, "sample"),
+                counted(unfinished.len(), "task"),
+                if unfinished.len() == 1 { "is" } else { "are" },
+                self.folder.join("work").display()
+            ));
+        }
+    }
+}
+
+/// Records, oldest first, without those whose samples a later run has all taken over.
+fn without_copies(records: Vec<Record>) -> Vec<Record> {
+    let taken: Vec<BTreeSet<(String, usize)>> = records
+        .iter()
+        .map(|record| record.samples.iter().map(|s| (s.run.clone(), s.position)).collect())
+        .collect();
+    let is_copied = |at: usize| taken[at + 1..].iter().any(|later| taken[at].is_subset(later));
+    let own = records.into_iter().enumerate().filter(|(at, _)| !is_copied(*at));
+    own.map(|(_, record)| record).collect()
 }
 
 /// A path as a word for the shell.
 fn quoted(path: &Path) -> Result<String> {
     let text = path.to_str().with_context(|| format!("{} is not UTF-8", path.to_string_lossy()))?;
     Ok(format!("'{}'", text.replace('\'', "'\\''")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use carefree_lab::record::Reading;
+
+    #[test]
+    fn a_run_that_went_on_stands_for_the_one_before() {
+        let sample =
+            |run: &str, position| Reading { run: run.into(), position, ..Reading::default() };
+        let of = |samples: &[(&str, usize)]| Record {
+            samples: samples.iter().map(|(run, position)| sample(run, *position)).collect(),
+            ..Record::default()
+        };
+        let first = [("one", 0), ("one", 1)];
+        let second = [("one", 0), ("one", 1), ("two", 2)];
+        let apart = [("three", 0)];
+        let kept = without_copies(vec![of(&first), of(&second), of(&apart)]);
+        let counts: Vec<usize> = kept.iter().map(|record| record.samples.len()).collect();
+        assert_eq!(counts, [3, 1]);
+    }
 }

@@ -4,9 +4,9 @@
 use std::ffi::OsString;
 
 use anyhow::{Context, Result, anyhow};
-use clap::{ArgAction, CommandFactory};
+use clap::{ArgAction, Args, CommandFactory};
 
-use crate::args::Cli;
+use crate::args::{Bench, Cli};
 
 /// An option that was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,9 +22,9 @@ pub(super) struct Given {
 /// # Errors
 /// One line: an option that is wrong, or that cannot be written into a plan.
 pub(super) fn given(line: impl IntoIterator<Item = OsString>) -> Result<Vec<Given>> {
-    let command = Cli::command();
-    let bench = command.find_subcommand("bench").context("bench is a command")?.clone();
-    let matches = command.try_get_matches_from(line).map_err(|error| anyhow!(plain(&error)))?;
+    let bench = Bench::augment_args(clap::Command::new("bench"));
+    let matches =
+        Cli::command().try_get_matches_from(line).map_err(|error| anyhow!(plain(&error)))?;
     let matches = matches.subcommand_matches("bench").context("this is no line of bench")?;
     let mut found = Vec::new();
     for option in bench.get_arguments() {

@@ -136,7 +136,10 @@ pub(super) fn look(
             continue;
         }
         match &*state {
-            "CANCELLED" => part.state = State::GivenUp("its job was cancelled".into()),
+            "CANCELLED" => {
+                let why = "its job was cancelled; the same command goes on from there";
+                part.state = State::GivenUp(why.into());
+            }
             "COMPLETED" => {
                 part.state = State::GivenUp(
                     "its job is over and left no receipt: do all machines share the folder?".into(),

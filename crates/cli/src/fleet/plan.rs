@@ -210,7 +210,7 @@ impl Task {
         }
         match Cli::try_parse_from(line()).map_err(|error| anyhow!(options::plain(&error)))?.command
         {
-            Command::Bench(orders) => Ok(orders),
+            Command::Bench(orders) => Ok(orders.0),
             _ => bail!("this is no task of carefree bench"),
         }
     }
@@ -250,7 +250,7 @@ struct Group {
 }
 
 /// A group for each version of a runtime. Carefree's fibers and Rust's threads are compared with
-/// each other, and builds that `--with` names of one runtime are, too: these stay together.
+/// each other, and builds that `--with` or `--image` names of one runtime are, too: these stay together.
 fn groups(orders: &Bench, targets: &[Target]) -> Result<Vec<Group>> {
     let mut groups: Vec<(String, Group)> = Vec::new();
     let mut add =
@@ -284,7 +284,12 @@ fn groups(orders: &Bench, targets: &[Target]) -> Result<Vec<Group>> {
         add(with(name_of(name)), name, word);
     }
     for image in &orders.images {
-        add(format!("image {image}"), image, format!("--image={image}"));
+        // `ruby@patch=myfork:dev`: one of several builds to be compared, as those of --with.
+        let (name, key) = match image.split_once('=') {
+            Some((name, _)) => (name, format!("image {}", name_of(name))),
+            None => (&**image, format!("image {image}")),
+        };
+        add(key, name, format!("--image={image}"));
     }
     Ok(groups.into_iter().map(|(_, group)| group).collect())
 }
@@ -338,7 +343,7 @@ mod tests {
     fn orders(line: &str) -> Box<Bench> {
         let line = format!("carefree bench {line}");
         match Cli::try_parse_from(line.split(' ')).expect("a good line").command {
-            Command::Bench(orders) => orders,
+            Command::Bench(orders) => orders.0,
             _ => unreachable!("it says bench"),
         }
     }
@@ -354,6 +359,9 @@ mod tests {
         assert_eq!(names("--runtime carefree,carefree"), ["carefree"]);
         let builds = "--with ruby@base=/a --with ruby@patch=/b --with go=/c --image ruby:3.4";
         assert_eq!(names(builds), ["ruby@base, ruby@patch", "go", "ruby:3.4"]);
+        let images =
+            "--image ruby@base=x:1 --image ruby@patch=x:2 --image ruby:3.4 --image ruby:3.3";
+        assert_eq!(names(images), ["ruby@base, ruby@patch", "ruby:3.4", "ruby:3.3"]);
         let error = groups(&orders("--runtime nonesuch@1"), &[]).expect_err("unknown").to_string();
         assert!(error.contains("nonesuch"), "{error}");
     }

@@ -8,11 +8,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
+use carefree_lab::printable;
 
 use crate::args::Fleet;
 
 /// How long one of its commands may take. They wait for a controller that is restarted.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The most lines of what a command says against an order that are told.
+const REASONS: usize = 4;
 
 /// A task of an array, as Slurm has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -220,8 +224,12 @@ fn ask(program: &str, words: &[&str], input: &str) -> Result<String> {
     if status {
         return Ok(out);
     }
-    let line = err.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it gave no reason");
-    bail!("{}", line.escape_debug())
+    // The reason may be the first line, before advice, or the last, behind details.
+    let lines: Vec<&str> = err.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    match lines[..] {
+        [] => bail!("it gave no reason"),
+        _ => bail!("{}", printable::line(&lines[..lines.len().min(REASONS)].join("; "))),
+    }
 }
 
 fn reader(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Vec<u8>> {
@@ -269,8 +277,9 @@ mod tests {
         assert!(error.contains("there is no no-such-sbatch here"), "{error}");
         let mut child = Command::new("sleep").arg("600").spawn().expect("sleep");
         assert_eq!(ended_within(&mut child, Duration::from_millis(20)), None);
-        let error = ask("sh", &["-c", "echo first >&2; echo last >&2; exit 3"], "x").unwrap_err();
-        assert_eq!(error.to_string(), "last");
+        let script = r#"printf '\nno "such" \33[2J\nTry help\n' >&2; exit 3"#;
+        let error = ask("sh", &["-c", script], "x").unwrap_err().to_string();
+        assert_eq!(error, r#"no "such" \u{1b}[2J; Try help"#);
         assert_eq!(ask("cat", &[], "to be read").expect("it works"), "to be read");
     }
 }

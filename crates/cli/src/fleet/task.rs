@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Error, Result, anyhow, ensure};
 use carefree_lab::env::Environment;
+use carefree_lab::number::counted;
 use carefree_lab::record::machine_name;
 
 use super::options;
@@ -86,9 +87,8 @@ pub(super) fn run(orders: &Bench, file: &Path, number: u32) -> Result<ExitCode, 
     receipt.write(&place, finished.path.as_deref()).map_err(failed)?;
     // The samples of a run that was broken off are in the record now.
     let _ = fs::remove_dir_all(&place.work);
-    let count = finished.record.samples.len();
-    let samples = if count == 1 { "sample" } else { "samples" };
-    complain(format_args!("{what}: {count} {samples}, recorded in {}", place.record().display()));
+    let samples = counted(finished.record.samples.len(), "sample");
+    complain(format_args!("{what}: {samples}, recorded in {}", place.record().display()));
     Ok(code(complete))
 }
 

@@ -91,7 +91,11 @@ pub(super) fn warnings(
                     counted(fewest, "sample")
                 ),
             },
-            if run.quick { "run without --quick" } else { "let it finish, or raise --samples" },
+            match run.asks_samples() {
+                true => "raise --samples",
+                false if run.quick => "run without --quick",
+                false => "let it finish, or raise --samples",
+            },
         );
     }
     if let Some(message) = spread_of(measurements) {
@@ -309,6 +313,17 @@ mod tests {
         let (few, spread) = advice(Load::default(), true);
         assert_eq!(few, "run without --quick");
         assert!(spread.starts_with("take more samples"), "{spread}");
+        // A quick run that was asked for a number of samples takes that many.
+        for (command, expected) in [
+            ("carefree bench --quick", "run without --quick"),
+            ("carefree bench --quick --samples 1", "raise --samples"),
+            ("carefree bench --samples=1", "raise --samples"),
+        ] {
+            let quick = command.contains("--quick");
+            let run = RunFacts { command: command.into(), ..run(Load::default(), quick) };
+            let found = warnings(&quiet(), &run, &[], &[measurement(&[1.0])]);
+            assert_eq!(found[0].advice, expected, "{command}");
+        }
         let (few, spread) = advice(Load { others: 0.5, steal: 0.0 }, false);
         assert!(few.contains("--samples"), "{few}");
         assert!(spread.starts_with("quiet the machine first"), "{spread}");

@@ -31,3 +31,10 @@ pub struct RunFacts {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub runtimes: Vec<Facts>,
 }
+
+impl RunFacts {
+    /// Whether the command line names the number of samples.
+    pub(crate) fn asks_samples(&self) -> bool {
+        self.command.split_whitespace().any(|word| word.split('=').next() == Some("--samples"))
+    }
+}

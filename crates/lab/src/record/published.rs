@@ -1,6 +1,7 @@
 //! The figures of the documents this lab follows, and finding records by name.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -154,11 +155,24 @@ pub fn files(name: &str, folder: Option<&Path>) -> Result<Vec<PathBuf>> {
 
 fn of_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     let paths = store::records(folder).with_context(|| folder.display().to_string())?;
-    ensure!(
-        !paths.is_empty(),
-        "{}: there are no records in this folder (files named *.jsonl)",
-        folder.display()
-    );
+    if paths.is_empty() {
+        // A fleet's folder, which has a folder for each task that is not done.
+        let begun = fs::read_dir(folder.join("work")).into_iter().flatten().flatten();
+        let mut begun: Vec<PathBuf> = begun.map(|entry| entry.path()).collect();
+        begun.sort();
+        match begun.first() {
+            Some(first) => bail!(
+                "{}: no task is done; what those measured that were begun is in their own folders, as \
+                 {}, and the command that began them goes on from there",
+                folder.display(),
+                first.display()
+            ),
+            None => bail!(
+                "{}: there are no records in this folder (files named *.jsonl)",
+                folder.display()
+            ),
+        }
+    }
     Ok(paths)
 }
 

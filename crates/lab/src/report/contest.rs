@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::meals::{bites, bites_above, how, meal, people, yields};
+use super::meals::{bites, bites_above, explained, how, meal, people, yields};
 use super::table::{Align, NOTHING, Table};
 use super::view::{Family, Seat, View};
 use crate::metric::TIME;
@@ -295,13 +295,16 @@ pub(super) fn table(view: &View<'_>) -> Table {
         return table;
     }
     table.notes = vec![
-        "The faster side of each meal, by its fastest way, and how many times; open: the intervals \
-         meet. Hybrid: fibers over a few threads; processes: over a few processes."
-            .into(),
+        "The faster side of each meal, by its fastest way, and how many times.".into(),
         "Where threads overtake lies between two meals that were measured: interpolated by the \
          logarithms of bites and times."
             .into(),
     ];
+    let meals = || all.iter().flat_map(|contest| &contest.meals);
+    if meals().any(|meal| meal.winner() == Winner::Open) {
+        table.notes.push("Open: the intervals meet.".into());
+    }
+    table.notes.extend(explained(meals().flat_map(|meal| [meal.light, meal.thread])));
     if all.iter().any(|contest| contest.work == Work::Mixed) {
         table.notes.push(
             "Yields, fibers: they yield at every bite and the threads do not, for the kernel takes \

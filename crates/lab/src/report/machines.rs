@@ -84,9 +84,10 @@ fn by_fiber(view: &View<'_>) -> Table {
             if !is_machine(place) || !are_comparable(fiber, thread) {
                 continue;
             }
-            // The machine has a line of its own in the label.
-            let lines = crew.label.lines().filter(|line| line != place);
-            let label = lines.collect::<Vec<_>>().join(", ").replace(", (", " (");
+            // The machine's line of the label may end with the units.
+            let whole = crew.label.as_str();
+            let (runtimes, units) = whole.rsplit_once(&format!("\n{place}")).unwrap_or((whole, ""));
+            let label = format!("{}{units}", runtimes.replace('\n', ", "));
             let key = vec![label, name.0.to_owned(), spoken(name.1)];
             let Some(ratio) = Found::new(place, fiber, thread) else { continue };
             found.add(key, ratio);
@@ -187,6 +188,15 @@ mod tests {
         });
         let environment = Environment { machine: Some(machine.into()), ..Environment::default() };
         Record { results: results.collect(), environment, ..Record::default() }
+    }
+
+    #[test]
+    fn units_stand_in_the_line_of_their_machine_and_the_table_across_machines_names_none() {
+        let figures = [("3.4", "task", 1.0), ("3.4", "thread", 9.0)];
+        let records = ["n1", "n2"].map(|machine| record(machine, &figures));
+        let view = View::new(&records);
+        assert_eq!(view.crews()[0].label, "ruby 3.4\nn1 (task)");
+        assert_eq!(by_fiber(&view).rows[0][0], "ruby 3.4 (task)");
     }
 
     #[test]

@@ -11,9 +11,20 @@ pub(super) fn render(records: &[Record]) -> String {
     // The answer first, and what it says in words behind it.
     let mut tables = tables::published(&view).into_iter().chain(tables::intervals(&view, false));
     page.extend(tables.next().map(|table| table.markdown_section()));
-    let sentences = words::sentences(&view);
-    if !sentences.is_empty() {
-        page += &format!("\n### In plain words\n\n{}", list(&sentences));
+    let topics = words::topics(&view);
+    if !topics.is_empty() {
+        page += "\n### In plain words\n\n";
+        for topic in topics {
+            let sentences = list(&topic.said);
+            match topic.heading() {
+                // A list within the list.
+                Some(heading) => {
+                    page +=
+                        &format!("{}{}", list(&[heading]), sentences.replace("  - ", "      - "));
+                }
+                None => page += &sentences,
+            }
+        }
     }
     tables.for_each(|table| page += &table.markdown_section());
     let warnings = records.iter().flat_map(|record| &record.warnings);

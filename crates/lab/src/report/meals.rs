@@ -1,5 +1,7 @@
 //! What a meal of feeding is: how people are fed, whether there are yields, and how much it is.
 
+use std::collections::BTreeSet;
+
 use super::table::NOTHING;
 use crate::number::grouped;
 use crate::record::{Measurement, Value};
@@ -19,6 +21,18 @@ pub(super) fn way(m: &Measurement) -> String {
         "processes" => format!("{}, processes", m.subject.unit),
         _ => m.subject.unit.clone(),
     }
+}
+
+/// What the ways are called that are neither fibers nor threads alone, of those that these meals have.
+pub(super) fn explained<'a>(meals: impl Iterator<Item = &'a Measurement>) -> Option<String> {
+    let ways: BTreeSet<String> = meals.map(how).collect();
+    let known = [
+        ("hybrid", "Hybrid: fibers over a few threads."),
+        ("processes", "Processes: fibers over a few processes."),
+    ];
+    let told = known.into_iter().filter(|(way, _)| ways.contains(*way));
+    let told: Vec<&str> = told.map(|(_, sentence)| sentence).collect();
+    (!told.is_empty()).then(|| told.join(" "))
 }
 
 /// `yes`, `no`, or nothing where it is not told.

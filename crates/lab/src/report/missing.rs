@@ -74,13 +74,13 @@ pub(super) fn servers(view: &View<'_>, all: &[Servers<'_>], load: &Parameters) -
     }
     // The loads of a place that has none of this one are of another run.
     let is_measured = |place: usize| here.iter().any(|(of, _)| *of == place);
-    let mut reasons: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let mut give = |place: usize, who: &str, reason: &str| {
+    let mut reasons: BTreeMap<Reason, Vec<String>> = BTreeMap::new();
+    let mut give = |place: usize, who: &str, reason: Reason| {
         let name = match view.places[place].as_str() {
             "" => who.to_owned(),
             place => format!("{who} on {place}"),
         };
-        let of = reasons.entry(reason.trim_end_matches('.').to_owned()).or_default();
+        let of = reasons.entry(reason).or_default();
         if !of.contains(&name) {
             of.push(name);
         }
@@ -90,7 +90,8 @@ pub(super) fn servers(view: &View<'_>, all: &[Servers<'_>], load: &Parameters) -
             let who = who(&failed.subject);
             let is_asked = plain(&failed.subject.parameters) == *load;
             if is_asked && !here.contains(&(place, who.clone())) {
-                give(place, &who, failed.message.lines().next().unwrap_or_default());
+                let said = failed.message.lines().next().unwrap_or_default();
+                give(place, &who, Reason::Failed(said.to_owned()));
             }
         }
         for warning in &record.warnings {
@@ -101,7 +102,7 @@ pub(super) fn servers(view: &View<'_>, all: &[Servers<'_>], load: &Parameters) -
                     for ((_, who), _) in fewer {
                         let said = warning.message.strip_prefix(&format!("{who} "));
                         if let Some(why) = said.filter(|said| said.contains("idle connections")) {
-                            give(place, who, why);
+                            give(place, who, Reason::Lacks(why.to_owned()));
                         }
                     }
                 }
@@ -118,16 +119,47 @@ pub(super) fn servers(view: &View<'_>, all: &[Servers<'_>], load: &Parameters) -
                     if kind.is_none_or(|kind| own.as_deref() == Some(kind))
                         && !here.contains(&(place, who.to_owned()))
                     {
-                        give(place, who, why.trim_start());
+                        give(place, who, Reason::Lacks(why.trim_start().to_owned()));
                     }
                 }
                 _ => {}
             }
         }
     }
-    let sentence = |(reason, who): (String, Vec<String>)| {
+    let sentence = |(reason, who): (Reason, Vec<String>)| {
         let who: Vec<&str> = who.iter().map(String::as_str).collect();
-        format!("{NOT_HERE}: {}: {reason}.", list(&who))
+        format!("{NOT_HERE}: {}{}.", list(&who), reason.of(who.len()))
     };
     reasons.into_iter().map(sentence).collect()
+}
+
+/// Why a server is not there.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Reason {
+    /// What it said when it failed.
+    Failed(String),
+    /// What is so of it: `has no serve: …`, `is left out: it needs …`.
+    Lacks(String),
+}
+
+impl Reason {
+    /// What follows the names of so many servers.
+    fn of(&self, count: usize) -> String {
+        let (joint, said) = match self {
+            Reason::Failed(said) => (": ", said),
+            Reason::Lacks(said) => (" ", said),
+        };
+        let mut said = said.trim_end_matches('.').to_owned();
+        if count > 1 && matches!(self, Reason::Lacks(_)) {
+            let verbs = [("has ", "have "), ("holds ", "hold "), ("is ", "are ")];
+            for (one, many) in verbs {
+                if let Some(rest) = said.strip_prefix(one) {
+                    said = format!("{many}{rest}").replacen(": it ", ": they ", 1);
+                    said = said.replacen(": they needs ", ": they need ", 1);
+                    break;
+                }
+            }
+        }
+        format!("{joint}{said}")
+    }
 }

@@ -17,6 +17,7 @@ mod serving;
 pub mod table;
 mod tables;
 mod text;
+mod topic;
 mod view;
 mod words;
 mod work;

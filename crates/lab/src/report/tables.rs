@@ -18,7 +18,7 @@ use crate::number::{self, grouped};
 use crate::record::{Measurement, Parameters};
 use crate::stats;
 
-pub(super) use super::meals::{bites, bites_above, how, meal, people, way, yields};
+pub(super) use super::meals::{bites, bites_above, explained, how, meal, people, way, yields};
 pub(super) use super::table::NOTHING;
 pub(super) use super::work::{Fetches, own_work, shared_work};
 
@@ -281,13 +281,29 @@ fn memory(view: &View<'_>, crews: &[Crew<'_>], workload: &str) -> Table {
         rows.figures(name, "Total (MB)", &|m| (total(m), None));
         rows.table.notes.push("1 MB is 1,048,576 bytes.".into());
     }
-    rows.table.notes.extend([
-        "Own: the process's resident memory. Whole: with what the kernel keeps for it.".to_owned(),
-        match workload {
-            "parked" => "While all units were parked.".to_owned(),
-            _ => "The most there was with all units alive.".to_owned(),
-        },
-    ]);
+    let told = [
+        ("Own", "Own: the process's resident memory."),
+        ("Whole", "Whole: with what the kernel keeps for it."),
+    ];
+    let told = told.into_iter().filter(|(of, _)| kinds.iter().any(|(_, kind)| kind == of));
+    rows.table.notes.push(told.map(|(_, sentence)| sentence).collect::<Vec<_>>().join(" "));
+    if let [(own, _), (whole, _)] = kinds[..] {
+        let is_below = |crew: &Crew<'_>, seat| {
+            let [own, whole] = [own, whole].map(|name| at(view, crew, seat, name));
+            own.zip(whole).is_some_and(|(own, whole)| whole.median < own.median)
+        };
+        if crews.iter().any(|crew| Seat::ALL.into_iter().any(|seat| is_below(crew, seat))) {
+            rows.table.notes.push(
+                "Whole may be a little below own: the kernel counts it in batches of up to 64 pages \
+                 a core, which is much for each of few units."
+                    .into(),
+            );
+        }
+    }
+    rows.table.notes.push(match workload {
+        "parked" => "While all units were parked.".into(),
+        _ => "The most there was with all units alive.".into(),
+    });
     rows.table
 }
 
@@ -384,14 +400,12 @@ fn feeding(view: &View<'_>) -> Table {
         }
         name_rows(&mut table, first, &runtimes, &place(view, family.place));
     }
-    table.notes = vec![
-        format!(
-            "Time until {} people have eaten their bites; yields: at every bite. Ways that yield \
+    table.notes = vec![format!(
+        "Time until {} people have eaten their bites; yields: at every bite. Ways that yield \
              and ways that do not have done different work.",
-            grouped(people as f64, 0)
-        ),
-        "Hybrid: the units over a few threads. Processes: the units over a few processes.".into(),
-    ];
+        grouped(people as f64, 0)
+    )];
+    table.notes.extend(explained(all()));
     table
 }
 
@@ -501,11 +515,11 @@ fn fetching(view: &View<'_>) -> Table {
         name_rows(&mut table, first, &runtimes, &more);
     }
     table.notes.extend(shared_work(&all));
-    table.notes.push(
-        "One iteration makes all requests; ± is the samples' deviation (scaled median absolute \
-         one). Comparisons are with the best way of the same runtime."
-            .into(),
-    );
+    let spread = "; ± is the samples' deviation (scaled median absolute one)";
+    table.notes.push(format!(
+        "One iteration makes all requests{}. Comparisons are with the best way of the same runtime.",
+        if view.figures.iter().any(|figure| figure.m.samples.len() > 1) { spread } else { "" }
+    ));
     if table.rows.iter().flatten().any(|cell| cell == OPEN) {
         table.notes.push("Open: the intervals meet.".into());
     }
@@ -634,5 +648,30 @@ mod tests {
         let cells: Vec<&str> = table.rows.iter().map(|row| &*row[first + 2]).collect();
         assert_eq!(cells, ["best", "open", "best"]);
         assert!(table.notes.contains(&"Open: the intervals meet.".to_owned()), "{:?}", table.notes);
+    }
+
+    #[test]
+    fn whole_memory_below_own_is_explained() {
+        let notes = |whole: f64| {
+            let figure = |metric: Metric, median: f64| Measurement {
+                subject: Subject::new(
+                    ["lua", "5.4", "coroutine", "alloc"],
+                    Parameters::of([("units", 100)]),
+                ),
+                metric: metric.name.into(),
+                median,
+                samples: vec![median; 5],
+                ..Measurement::default()
+            };
+            let results = vec![
+                figure(metric::MEMORY_PER_UNIT, 1_343.0),
+                figure(metric::WHOLE_MEMORY_PER_UNIT, whole),
+            ];
+            let records = [Record { results, ..Record::default() }];
+            let view = View::new(&records);
+            memory(&view, &view.crews(), "alloc").notes.join(" ")
+        };
+        assert!(notes(1_310.0).contains("Whole may be a little below own"));
+        assert!(!notes(1_400.0).contains("below own"));
     }
 }

@@ -6,7 +6,7 @@ use super::ink::Ink;
 use super::view::{View, by_machine};
 use super::{tables, words};
 use crate::env::Environment;
-use crate::number::{self, counted};
+use crate::number::{self, counted, whole};
 use crate::record::{Record, Source};
 use crate::targets;
 
@@ -24,11 +24,16 @@ pub(super) fn render(records: &[Record], colour: bool) -> String {
     }
     let tables = tables::published(&view).into_iter().chain(tables::intervals(&view, false));
     tables.for_each(|table| text += &table.text_section(ink));
-    let sentences = words::sentences(&view);
-    if !sentences.is_empty() {
+    let topics = words::topics(&view);
+    if !topics.is_empty() {
         text += &format!("\n{}\n\n", ink.bold("In plain words"));
-        for sentence in sentences {
-            text += &format!("  {}\n", ink.green(&sentence));
+        for topic in topics {
+            let heading = topic.heading();
+            let margin = if heading.is_some() { "    " } else { "  " };
+            text.extend(heading.map(|heading| format!("  {}\n", ink.bold(&heading))));
+            for sentence in topic.said {
+                text += &format!("{margin}{}\n", ink.green(&sentence));
+            }
         }
     }
     let warnings: Vec<_> = records.iter().flat_map(|record| &record.warnings).collect();
@@ -135,9 +140,10 @@ pub(super) fn used_again(records: &[&Record]) -> Option<String> {
         let runs = record.samples.iter().map(|sample| sample.run.as_str());
         older.extend(runs.filter(|run| *run != record.environment.started));
     }
-    let all: usize = records.iter().map(|record| record.samples.len()).sum();
+    let all: u64 = records.iter().map(|record| record.samples.len() as u64).sum();
     let first = older.iter().min()?;
-    Some(format!("{} of {all} samples used again from runs since {first}", older.len()))
+    let older = whole(older.len() as u64);
+    Some(format!("{older} of {} samples used again from runs since {first}", whole(all)))
 }
 
 /// Where figures of others come from, and what they tell of their machine.

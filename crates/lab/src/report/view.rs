@@ -267,8 +267,11 @@ impl<'a> View<'a> {
                     }
                 }
             }
+            // Its line has room for the units, too.
+            let mut before_units = "\n";
             if !self.places[place].is_empty() {
                 label += &format!("\n{}", self.places[place]);
+                before_units = " ";
             }
             let rows = lights.len().max(heavies.len()).max(1);
             for at in 0..rows {
@@ -279,7 +282,7 @@ impl<'a> View<'a> {
                 names.extend(heavy.map(|who| who.unit).filter(|&unit| unit != "thread"));
                 let label = match names.is_empty() {
                     true => label.clone(),
-                    false => format!("{label}\n({})", names.join(" / ")),
+                    false => format!("{label}{before_units}({})", names.join(" / ")),
                 };
                 crews.push(Crew {
                     label,

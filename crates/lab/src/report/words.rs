@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use carefree_workloads::named::{distinct, list};
+
 use super::contest;
 use super::crowds::{self, are_comparable};
 use super::serving;
 use super::tables;
 use super::tables::meal;
+use super::topic::{Topic, ends, noun, plural, unit_of};
 use super::view::{Crew, Seat, View, Who};
 use crate::metric::{Claim, FIGURES, Figure, TIME};
 use crate::number::times;
@@ -21,17 +24,16 @@ fn compared() -> Vec<(&'static Figure, Claim)> {
     all
 }
 
-/// All there is to say.
-pub(super) fn sentences(view: &View<'_>) -> Vec<String> {
-    topics(view).into_iter().flat_map(|(_, said)| said).collect()
-}
-
 /// What there is to say, by topic: one sentence for each comparison of a fiber, or else of a
 /// coroutine, with a thread; where a runtime is there in several versions that agree, one for all
 /// of them.
-pub(super) fn topics(view: &View<'_>) -> Vec<(&'static str, Vec<String>)> {
+pub(super) fn topics(view: &View<'_>) -> Vec<Topic> {
     let crews = view.crews();
+    let mut leads = leads(view);
     let mut topics = Vec::new();
+    let mut add = |title: &str, lead: Option<String>, said: Vec<String>| {
+        topics.push(Topic { title: title.to_owned(), lead, load: None, said });
+    };
     for (figure, claim) in compared() {
         let outcomes: Vec<Outcome<'_>> =
             crews.iter().filter_map(|crew| outcome(view, crew, figure)).collect();
@@ -43,12 +45,13 @@ pub(super) fn topics(view: &View<'_>) -> Vec<(&'static str, Vec<String>)> {
             }
         }
         let said = runs.iter().map(|run| sentence(view, &claim, run, crews.len() == 1)).collect();
-        topics.push((claim.topic.title(), said));
+        let title = claim.topic.title();
+        add(title, leads.remove(title), said);
     }
-    topics.push(("Feeding", with_mark_explained(feeding(view))));
-    topics.push(("Fetching", fetching(view)));
+    add("Feeding", None, with_mark_explained(feeding(view)));
+    add("Fetching", None, fetching(view));
     topics.extend(serving::topics(view));
-    topics.retain(|(_, said)| !said.is_empty());
+    topics.retain(|topic| !topic.said.is_empty());
     topics
 }
 
@@ -62,7 +65,7 @@ fn with_mark_explained(mut said: Vec<String>) -> Vec<String> {
 
 /// A line for each topic with the least and the most of all runtimes that can be compared by it, and
 /// how many these are; nothing where there are not several.
-pub(super) fn spans(view: &View<'_>) -> BTreeMap<&'static str, String> {
+fn leads(view: &View<'_>) -> BTreeMap<&'static str, String> {
     let crews = view.crews();
     // Published figures are of other machines; these sentences are about this one.
     let here = |crew: &&Crew<'_>| {
@@ -71,37 +74,40 @@ pub(super) fn spans(view: &View<'_>) -> BTreeMap<&'static str, String> {
     };
     let mine: Vec<&Crew<'_>> = crews.iter().filter(here).collect();
     let mut several = false;
-    let mut spans = BTreeMap::new();
+    let mut leads = BTreeMap::new();
     for (figure, claim) in compared() {
         let outcomes: Vec<Outcome<'_>> =
             mine.iter().filter_map(|crew| outcome(view, crew, figure)).collect();
         let runtimes: BTreeSet<&str> = outcomes.iter().map(|o| o.who.runtime).collect();
         several |= runtimes.len() > 1;
-        let mut ratios: Vec<(f64, &Outcome<'_>)> = outcomes
-            .iter()
-            .map(|outcome| (outcome.thread.median / outcome.light.median, outcome))
-            .collect();
-        ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let (Some(least), Some(most)) = (ratios.first(), ratios.last()) else { continue };
-        let of = |(ratio, outcome): &(f64, &Outcome<'_>)| {
-            let subject = &outcome.light.subject;
-            let ratio = match outcome.verdict {
-                // Chance may have made it: no number is claimed.
-                Verdict::Open => "no difference shown".to_owned(),
-                Verdict::Light | Verdict::Thread => times(*ratio),
-            };
-            format!("{ratio} ({} {})", subject.runtime, subject.unit)
-        };
-        let span = match ratios.len() {
-            1 => of(most),
-            _ => match runtimes.len() {
-                1 => format!("{} to {}", of(least), of(most)),
-                count => format!("{} to {}, of {count} runtimes", of(least), of(most)),
-            },
-        };
-        spans.insert(claim.topic.title(), span);
+        if !outcomes.is_empty() {
+            leads.insert(claim.topic.title(), lead(&outcomes, runtimes.len()));
+        }
     }
-    if several { spans } else { BTreeMap::new() }
+    if several { leads } else { BTreeMap::new() }
+}
+
+/// The least and the most of these, of so many runtimes. What chance may have made is neither.
+fn lead(outcomes: &[Outcome<'_>], runtimes: usize) -> String {
+    const NAMED: usize = 2;
+    let (open, decided): (Vec<_>, Vec<_>) =
+        outcomes.iter().partition(|outcome| outcome.verdict == Verdict::Open);
+    let ratio = |outcome: &Outcome<'_>| outcome.thread.median / outcome.light.median;
+    let Some(ends) = ends(decided.iter().map(|o| (ratio(o), &o.light.subject)).collect()) else {
+        return "no difference shown".to_owned();
+    };
+    let of = match runtimes > 1 && decided.len() > 1 {
+        true => format!(", of {runtimes} runtimes"),
+        false => String::new(),
+    };
+    let open = distinct(open.iter().map(|o| unit_of(&o.light.subject)));
+    let open: Vec<&str> = open.iter().map(String::as_str).collect();
+    let open = match open.len() {
+        0 => String::new(),
+        1..=NAMED => format!("; no difference shown for {}", list(&open)),
+        more => format!("; no difference shown for {more} others"),
+    };
+    format!("{ends}{of}{open}")
 }
 
 /// What a comparison comes to for one crew.
@@ -231,27 +237,6 @@ fn sentence(view: &View<'_>, claim: &Claim, run: &[Outcome<'_>], alone: bool) ->
     format!("{said}{doubt} ({winner} against {loser}{}{crowds}).", claim.remark)
 }
 
-/// A unit's noun in a sentence.
-fn noun(m: &Measurement) -> String {
-    match m.subject.unit.as_str() {
-        unit @ ("platform" | "virtual") => format!("{unit} thread"),
-        "async" => "async function".into(),
-        "may" => "coroutine of may".into(),
-        unit => unit.to_owned(),
-    }
-}
-
-fn plural(noun: &str) -> String {
-    if let Some((noun, kind)) = noun.split_once(" (") {
-        return format!("{} ({kind}", plural(noun));
-    }
-    match noun.split_once(" of ") {
-        Some((noun, whose)) => format!("{} of {whose}", plural(noun)),
-        None if noun.ends_with('s') => format!("{noun}es"),
-        None => format!("{noun}s"),
-    }
-}
-
 /// `In ruby 2.5 to 3.4`.
 fn place(view: &View<'_>, run: &[Outcome<'_>]) -> String {
     let (first, last) = (run[0].who, run[run.len() - 1].who);
@@ -287,6 +272,7 @@ fn feeding(view: &View<'_>) -> Vec<String> {
                     .collect();
                 ways.sort_by(|a, b| a.median.total_cmp(&b.median));
                 let [best, .., worst] = ways[..] else { continue };
+                let spoken = |m| whose(&family.figures, m) + &spoken(m);
                 said.push(format!(
                     "In {}, to feed {} {} each{remark}, {} take {} and {} {}.",
                     family.label,
@@ -301,6 +287,15 @@ fn feeding(view: &View<'_>) -> Vec<String> {
         }
     }
     said
+}
+
+/// `rust's `, where these figures are of several runtimes.
+fn whose(figures: &[&Measurement], m: &Measurement) -> String {
+    let runtime = &m.subject.runtime;
+    match figures.iter().all(|other| other.subject.runtime == *runtime) {
+        true => String::new(),
+        false => format!("{runtime}'s "),
+    }
 }
 
 /// A way to feed, in a sentence.
@@ -338,6 +333,8 @@ fn fetching(view: &View<'_>) -> Vec<String> {
         };
         let [short, long] = [shown(soonest, time), shown(plain, alone)];
         let figures = format!("{short} against {long} one after the other");
+        let named = |way: &str, m| whose(&fetches.figures, m) + way;
+        let best = named(best, soonest);
         if meets(plain) || short == long {
             said.push(format!(
                 "In {label}, no way is shown to have {requests} pages sooner than one after the \
@@ -345,7 +342,8 @@ fn fetching(view: &View<'_>) -> Vec<String> {
             ));
             continue;
         }
-        let equals: Vec<&str> = ways().filter(|(.., m)| meets(m)).map(|(way, ..)| way).collect();
+        let equals = ways().filter(|(.., m)| meets(m)).map(|(way, _, m)| named(way, m));
+        let equals: Vec<String> = equals.collect();
         said.push(format!(
             "In {label}, {requests} pages are there soonest by {}: {figures}.",
             equals.join(" or ")
@@ -364,6 +362,47 @@ fn shown(m: &Measurement, time: f64) -> String {
 mod tests {
     use super::*;
     use crate::record::{Parameters, Record, Subject};
+
+    fn sentences(view: &View<'_>) -> Vec<String> {
+        topics(view).into_iter().flat_map(|topic| topic.said).collect()
+    }
+
+    #[test]
+    fn the_lead_has_the_least_and_the_most_of_what_is_decided() {
+        let lead = |ratios: &[(&str, f64, f64)]| {
+            let mut results = Vec::new();
+            for (runtime, ratio, spread) in ratios {
+                for (unit, median) in [("task", 100.0), ("thread", 100.0 * ratio)] {
+                    results.push(Measurement {
+                        subject: Subject::new(
+                            [runtime, "1.0", unit, "switch"],
+                            Parameters::of([("units", 2)]),
+                        ),
+                        metric: "time_per_switch".into(),
+                        median,
+                        ci_low: Some(median * (1.0 - spread)),
+                        ci_high: Some(median * (1.0 + spread)),
+                        samples: vec![median; 5],
+                        ..Measurement::default()
+                    });
+                }
+            }
+            let records = [Record { results, ..Record::default() }];
+            let topics = topics(&View::new(&records));
+            topics.into_iter().find_map(|topic| topic.lead).unwrap_or_default()
+        };
+        let (python, ruby, rust) =
+            (("python", 0.4, 0.01), ("ruby", 1.02, 0.1), ("rust", 72.0, 0.01));
+        assert_eq!(lead(&[python, rust]), "0.4x (python task) to 72x (rust task), of 2 runtimes");
+        assert_eq!(
+            lead(&[python, ruby, rust]),
+            "0.4x (python task) to 72x (rust task), of 3 runtimes; no difference shown for ruby task"
+        );
+        // However large: chance may have made it.
+        let wild = ("d", 90.0, 0.999);
+        assert_eq!(lead(&[wild, rust]), "72x (rust task); no difference shown for d task");
+        assert_eq!(lead(&[ruby, ("d", 1.0, 0.1)]), "no difference shown");
+    }
 
     #[test]
     fn crowds_of_two_sizes_are_told() {
@@ -417,6 +456,29 @@ mod tests {
     }
 
     #[test]
+    fn a_way_is_said_to_be_of_its_runtime_where_a_sentence_is_about_two() {
+        let figure = |runtime: &str, unit: &str, median: f64| Measurement {
+            subject: Subject::new(
+                [runtime, "1.0", unit, "fetch"],
+                Parameters::of([("requests", 50)]),
+            ),
+            metric: TIME.name.into(),
+            median,
+            ci_low: Some(median * 0.95),
+            ci_high: Some(median * 1.05),
+            samples: vec![median; 5],
+            ..Measurement::default()
+        };
+        let results = vec![
+            figure("rust", "sequential", 1000.0),
+            figure("rust", "task", 20.0),
+            figure("carefree", "fiber", 20.5),
+        ];
+        let said = sentences(&View::new(&[Record { results, ..Record::default() }])).join(" ");
+        assert!(said.contains("soonest by rust's task or carefree's fiber: 20.0 ms"), "{said}");
+    }
+
+    #[test]
     fn variants_are_no_later_versions() {
         assert!(are_series("3.3.1", "3.4.0") && are_series("3.3.1 (yjit)", "3.4.0 (yjit)"));
         assert!(are_series("3.3.1 (ruby:3.3)", "3.4.0 (ruby:3.4)"));
@@ -435,6 +497,10 @@ mod tests {
         assert_eq!(said("process"), pair("process", "processes"));
         assert_eq!(said("virtual"), pair("virtual thread", "virtual threads"));
         assert_eq!(said("thread (carefree)"), pair("thread (carefree)", "threads (carefree)"));
+        assert_eq!(
+            said("puma (carefree)"),
+            pair("thread of Puma (carefree)", "threads of Puma (carefree)")
+        );
         assert_eq!(said("may"), pair("coroutine of may", "coroutines of may"));
     }
 }

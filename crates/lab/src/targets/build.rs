@@ -91,12 +91,12 @@ impl Runtime {
             return Ok(ready);
         }
         // What is half built must not be taken for the whole: it gets its name when it is done.
-        let draft = folders.build(&format!("draft-{}-{}", std::process::id(), ready.fingerprint));
         let io = |error: std::io::Error| NotReady {
             failure: Failure::new(format!("the build's folder could not be made: {error}")),
             stderr: String::new(),
         };
-        fs::create_dir_all(&draft).map_err(io)?;
+        let parent = cache.parent().unwrap_or(&cache);
+        let draft = folder::draft(parent, &ready.fingerprint).map_err(io)?;
         if let Err(error) = self.build(program, &draft, folders.interrupted()) {
             // Nothing of it is of use; what cannot be removed is in the cache folder.
             let _ = fs::remove_dir_all(&draft);

@@ -18,6 +18,7 @@ use super::{Facts, Finding, Folders, NotReady, Ready, Runtime, Target};
 use crate::course::Course;
 use crate::hosted;
 use crate::noise::{Warning, WarningKind};
+use crate::number::whole;
 use crate::plan::place;
 use crate::process::Launch;
 use crate::record::Failed;
@@ -331,7 +332,7 @@ impl Lineup {
                     let why = unit.why.as_deref().unwrap_or_default();
                     let note = Warning::new(
                         WarningKind::FewerUnits,
-                        format!("{who} runs with {most} units at most: {why}"),
+                        format!("{who} runs with {} units at most: {why}", whole(most)),
                         format!("compare it with others of as few: --units {most}"),
                     );
                     if !field.notes.contains(&note) {

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, anyhow};
 use carefree_workloads::SOURCES;
 
 use super::spec::Spec;
+use crate::folder;
 use crate::record::fingerprint;
 
 include!(concat!(env!("OUT_DIR"), "/targets.rs"));
@@ -129,7 +130,7 @@ fn unpack(cache: &Path) -> io::Result<PathBuf> {
     // Another lab may do the same at this moment: the second rename fails, and finds the folder there.
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let draft = cache.join("targets").join(format!("draft-{}-{number}", std::process::id()));
+    let draft = folder::draft(&cache.join("targets"), &number.to_string())?;
     for (path, content) in SHIPPED {
         let path = draft.join(path);
         fs::create_dir_all(path.parent().unwrap_or(&draft))?;

@@ -26,6 +26,8 @@ pub(super) struct Bar<'a> {
 /// The height of a bar with its label, and of the axis.
 const ROW: usize = 42;
 const AXIS: usize = 24;
+/// The size of the dot at the end of a bar.
+const DOT: usize = 6;
 
 /// A chart of these bars, with its table. Positions across are shares of the width, so that it
 /// fits any screen with letters of the same size.
@@ -36,8 +38,8 @@ pub(super) fn chart(title: &str, sizes: &str, quantity: Quantity, bars: &[Bar<'_
     let height = bars.len() * ROW + AXIS;
     let ticks = scale.ticks().into_iter();
     let ticks = ticks.map(|value| (scale.at(value), tick(quantity, value), "grid"));
-    let mut kinds = distinct(bars.iter().map(|bar| (bar.class, bar.kind)));
-    kinds.sort_by_key(|(_, kind)| *kind);
+    let mut kinds = distinct(bars.iter().map(|bar| (bar.class, bar.kind, DOT)));
+    kinds.sort_by_key(|(_, kind, _)| *kind);
     let svg = html! {
         (legend(&kinds))
         // The script looks for rows there.
@@ -46,7 +48,7 @@ pub(super) fn chart(title: &str, sizes: &str, quantity: Quantity, bars: &[Bar<'_
             (grid(ticks, height - AXIS, height - 6))
             @for (at, bar) in bars.iter().enumerate() {
                 g class=[bar.runtime.map(|_| "row")] data-runtime=[bar.runtime]
-                    data-name=[bar.runtime.map(|_| &bar.label)]
+                    data-name=[bar.runtime.map(|_| &bar.label)] data-best=[bar.runtime.map(|_| at)]
                     transform={ "translate(0 " (at * ROW) ")" } { (row(scale, bar)) }
             }
         }
@@ -79,7 +81,7 @@ fn row(scale: Scale, bar: &Bar<'_>) -> Markup {
             @if scale.is_logarithmic() {
                 // A bar's length would tell nothing where the axis does not begin at zero.
                 line class="stem" x1="0" x2=(x) y1=(MIDDLE) y2=(MIDDLE) {}
-                circle class="dot" cx=(x) cy=(MIDDLE) r="6" {}
+                circle class="dot" cx=(x) cy=(MIDDLE) r=(DOT) {}
             } @else {
                 rect class="bar" x="0" width=(x) y=(MIDDLE - 7) height="14" rx="2" {}
             }

@@ -1,7 +1,7 @@
 //! One figure of every runtime: a row for each, its fiber and its thread joined by a line, which is as
 //! long as one is a multiple of the other.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 use std::collections::HashSet;
 
 use maud::{Markup, html};
@@ -34,16 +34,14 @@ pub(super) struct Row<'a> {
     pub(super) alone: Option<&'a Measurement>,
 }
 
-/// What has a dot, in the order of the legend: the class that gives its colour, and its name. The seats
-/// come first.
-const KINDS: [(&str, &str); 4] = [
-    ("coroutine", "Coroutine"),
-    ("fiber", "Fiber"),
-    ("thread", "Thread"),
-    ("alone", "One after the other"),
+/// What has a dot, in the order of the legend: the class that gives its colour, its name, and its size. The
+/// seats come first. Larger dots lie below smaller ones, so that all are seen where values are alike.
+const KINDS: [(&str, &str, usize); 4] = [
+    ("coroutine", "Coroutine", 8),
+    ("fiber", "Fiber", 6),
+    ("thread", "Thread", 6),
+    ("alone", "One after the other", 8),
 ];
-/// The last of them.
-const ALONE: usize = 3;
 
 /// The height of a row with its label, and of the axis.
 const ROW: usize = 40;
@@ -100,8 +98,10 @@ impl Row<'_> {
     }
 
     /// The same in the order of painting.
-    fn painted(&self) -> impl Iterator<Item = (usize, &Measurement)> {
-        self.dots().filter(|dot| dot.0 == ALONE).chain(self.dots().filter(|dot| dot.0 != ALONE))
+    fn painted(&self) -> Vec<(usize, &Measurement)> {
+        let mut dots: Vec<_> = self.dots().collect();
+        dots.sort_by_key(|(kind, _)| Reverse(KINDS[*kind].2));
+        dots
     }
 }
 
@@ -195,7 +195,6 @@ fn drawn(scale: Scale, quantity: Quantity, at: usize, row: &Row<'_>) -> Markup {
                 line class="handle" x1=(place(light.median)) x2=(place(thread.median)) y1=(MIDDLE)
                     y2=(MIDDLE) {}
             }
-            // The last kind is larger, below the others: it may be just where one of them is.
             @for (kind, m) in row.painted() {
                 g class=(KINDS[kind].0) {
                     // Of a few samples it would be these themselves.
@@ -206,7 +205,7 @@ fn drawn(scale: Scale, quantity: Quantity, at: usize, row: &Row<'_>) -> Markup {
                         }
                     }
                     circle class="dot" cx=(place(m.median)) cy=(MIDDLE)
-                        r=(if kind == ALONE { "8" } else { "6" }) {
+                        r=(KINDS[kind].2) {
                         title { (row.label) ", " (m.subject.unit) ": " (m.shown()) }
                     }
                 }

@@ -179,14 +179,15 @@ pub(super) fn figure(
     }
 }
 
-/// Which colour is which: classes, each with what it stands for.
-pub(super) fn legend(kinds: &[(&str, &str)]) -> Markup {
+/// Which colour is which: classes, each with what it stands for and the size of its dot. The script leaves out
+/// those that no row has which is shown.
+pub(super) fn legend(kinds: &[(&str, &str, usize)]) -> Markup {
     html! {
         ul class="legend" {
-            @for (class, kind) in kinds {
-                li {
+            @for (class, kind, size) in kinds {
+                li data-kind=(class) {
                     svg aria-hidden="true" class=(class) {
-                        circle class="dot" cx="50%" cy="50%" r="5" {}
+                        circle class="dot" cx="50%" cy="50%" r=(size) {}
                     }
                     (kind)
                 }

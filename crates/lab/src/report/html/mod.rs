@@ -25,6 +25,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 pub(crate) use changes::{comparison, history};
 
+use super::topic::Topic;
 use super::view::View;
 use super::{tables, text, words};
 use crate::history as past_of;
@@ -56,9 +57,11 @@ pub(super) fn render(records: &[Record]) -> String {
         .iter()
         .map(|step| format!("{}.", text::capitalized(step)))
         .collect();
+    let charts = panels::render(&view);
+    let choice = choice(&view, &charts);
     let sections = vec![
         ("summary", "In plain words", summary(&view, records, &steps)),
-        ("charts", "Charts", panels::render(&view)),
+        ("charts", "Charts", charts),
         ("tables", "Tables", all_tables(&view)),
         ("history", "History", past::render(records, &runtimes(&view), &steps)),
         ("figures", "Every figure", figures(&view)),
@@ -67,7 +70,7 @@ pub(super) fn render(records: &[Record]) -> String {
         ("method", "How it was measured", method(records)),
         ("environment", "Where it was measured", environment(records)),
     ];
-    page("Fiber vs Thread Benchmark", &subtitle(records), &choice(&view), sections)
+    page("Fiber vs Thread Benchmark", &subtitle(records), &choice, sections)
 }
 
 /// The names of all runtimes.
@@ -75,9 +78,29 @@ fn runtimes<'a>(view: &View<'a>) -> Vec<&'a str> {
     distinct(view.figures.iter().map(|figure| &*figure.m.subject.runtime))
 }
 
+/// The orders that rows of these charts can stand in: first the one that they are made in. The rows
+/// have what each goes by.
+fn orders(charts: &Markup) -> Vec<(&'static str, &'static str)> {
+    let has = |name: &str| {
+        let start = format!(" data-{name}=\"");
+        charts.0.split(&start).skip(1).any(|rest| !rest.starts_with('"'))
+    };
+    let mut orders = vec![
+        ("ratio", "by ratio, largest first"),
+        ("best", "best first"),
+        ("fiber", "by fiber, smallest first"),
+        ("thread", "by thread, smallest first"),
+        ("name", "by name"),
+    ];
+    // Bars stand best first where other charts are ordered by ratio, too.
+    orders.retain(|(name, _)| has(name) && !(*name == "best" && has("ratio")));
+    orders
+}
+
 /// Which runtimes are shown, and in which order; the script has it work, and keeps it in the address.
-fn choice(view: &View<'_>) -> Markup {
+fn choice(view: &View<'_>, charts: &Markup) -> Markup {
     let runtimes = runtimes(view);
+    let orders = orders(charts);
     html! {
         @if runtimes.len() > 1 {
             form id="choice" hidden {
@@ -87,15 +110,12 @@ fn choice(view: &View<'_>) -> Markup {
                         label { input type="checkbox" name="only" value=(runtime) checked; (runtime) }
                     }
                 }
-                label class="sort" {
-                    "Order of charts "
-                    select name="sort" {
-                        @for (value, name) in [
-                            ("ratio", "by ratio, largest first"),
-                            ("fiber", "by fiber, smallest first"),
-                            ("thread", "by thread, smallest first"),
-                            ("name", "by name"),
-                        ] { option value=(value) { (name) } }
+                @if orders.len() > 1 {
+                    label class="sort" {
+                        "Order of charts "
+                        select name="sort" {
+                            @for (value, name) in &orders { option value=(value) { (name) } }
+                        }
                     }
                 }
                 p id="none" hidden { "No runtime is chosen." }
@@ -181,29 +201,30 @@ const FEW: usize = 8;
 /// `steps` are those of the figures' history, a sentence each, what matters most first.
 fn summary(view: &View<'_>, records: &[Record], steps: &[String]) -> Markup {
     let topics = words::topics(view);
-    let many = topics.iter().map(|(_, said)| said.len()).sum::<usize>() > FEW;
-    let spans = words::spans(view);
+    let many = topics.iter().map(|topic| topic.said.len()).sum::<usize>() > FEW;
+    let load_of = |load: &Option<String>| html! { @if let Some(load) = load { " (" (load) ")" } };
+    let has_ratios = topics.iter().any(|topic| topic.lead.is_some() && topic.load.is_none());
     let names = runtimes(view);
     let largest = &steps[..steps.len().min(3)];
     let doubts = all_doubts(records).len();
     html! {
-        @if !spans.is_empty() {
+        @if has_ratios {
             p class="lead all" {
                 "What a thread takes, in multiples of what the lighter unit (fiber, goroutine, \
                  task) takes: the least and the most of the runtimes that can be compared."
             }
         }
-        @for (topic, said) in &topics {
-            @match spans.get(topic) {
-                Some(span) => details class="topic" open[!many] {
+        @for Topic { title, lead, load, said } in &topics {
+            @match lead {
+                Some(lead) => details class="topic" open[!many] {
                     // (Of all runtimes: where some are left out, the script hides it.)
-                    summary { h3 { (topic) } span class="all" { ": " (span) } }
+                    summary { h3 { (title) } (load_of(load)) span class="all" { ": " (lead) } }
                     (list_of(&names, said))
                 },
                 None => {
                     @let (first, rest) = said.split_at(if said.len() > 2 * FEW { FEW } else { said.len() });
                     div class="topic" {
-                        @if many { h3 { (topic) } }
+                        @if many || load.is_some() { h3 { (title) } (load_of(load)) }
                         (list_of(&names, first))
                         @if !rest.is_empty() {
                             details class="topic" {
@@ -395,6 +416,21 @@ fn facts(record: &Record) -> Vec<(&'static str, Markup)> {
 mod tests {
     use super::*;
     use crate::noise::{Warning, WarningKind};
+
+    #[test]
+    fn only_orders_that_a_chart_can_follow_are_offered() {
+        let of = |charts: &str| {
+            let charts = PreEscaped(charts.to_owned());
+            orders(&charts).into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+        };
+        let bar = "<g data-name=\"ruby\" data-best=\"0\">";
+        let row = "<g data-name=\"ruby\" data-ratio=\"3\" data-fiber=\"1\" data-thread=\"3\">";
+        let alone = "<g data-name=\"php\" data-fiber=\"1\" data-thread=\"\">";
+        assert_eq!(of(bar), ["best", "name"]);
+        assert_eq!(of(&format!("{row}{bar}")), ["ratio", "fiber", "thread", "name"]);
+        assert_eq!(of(alone), ["fiber", "name"]);
+        assert_eq!(of("<path>"), [""; 0]);
+    }
 
     #[test]
     fn the_summary_counts_the_doubts_that_it_links_to() {

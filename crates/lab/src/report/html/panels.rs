@@ -21,6 +21,7 @@ use crate::record::Measurement;
 use crate::report::contest::{self, Contest, Work};
 use crate::report::serving;
 use crate::report::tables::{self, Fetches, meal};
+use crate::report::text::capitalized;
 use crate::report::view::{Crew, Seat, View};
 
 /// Charts of a workload's figures.
@@ -378,10 +379,9 @@ fn servers(view: &View<'_>) -> Vec<Markup> {
                 _ => format!("{} {} {}", s.runtime, s.version, s.unit),
             }
         };
-        let mut sizes = tables::own_work(&all, here[0]).to_string();
-        if several {
-            sizes = format!("On {}. {sizes}", view.places[place]);
-        }
+        let load = serving::own_load(&all, here[0]).map(|load| capitalized(&load));
+        let machine = several.then(|| format!("On {}", view.places[place]));
+        let sizes = Vec::from_iter(machine.into_iter().chain(load)).join(". ");
         for figure in charted(Workload::Serve) {
             let Metric { name, quantity } = figure.metric;
             let found = here.iter().flat_map(|servers| &servers.figures).copied();
@@ -397,7 +397,7 @@ fn servers(view: &View<'_>) -> Vec<Markup> {
                 false => a.m.median.total_cmp(&b.m.median),
             });
             if !bars.is_empty() {
-                charts.push(bars::chart(figure.chart, sizes.trim_end(), quantity, &bars));
+                charts.push(bars::chart(figure.chart, &sizes, quantity, &bars));
             }
         }
     }

@@ -81,7 +81,10 @@
   const form = document.getElementById("choice");
   if (form) {
     const boxes = [...form.querySelectorAll("input")];
+    // The first order is the one that the page is made in.
     const sort = form.querySelector("select");
+    const orders = [...(sort?.options ?? [])].map((option) => option.value);
+    let order = orders[0];
     const names = boxes.map((box) => box.value);
     const first = (text) => text.trim().split(/\s/)[0];
     // Of each chart's rows, how far apart they are, and how they stand at first.
@@ -97,26 +100,30 @@
       const shown = new Set(boxes.filter((box) => box.checked).map((box) => box.value));
       const hides = (name) => names.includes(name) && !shown.has(name);
       charts.forEach(({ svg, rows, below, height, y, step, lines }) => {
-        const key = (row) => row.dataset[sort.value];
+        const key = (row) => row.dataset[order];
         // As the page is made: ratios of a few samples after the others, rows without one last.
         const rank = (row) => row.dataset.ratio ? ("few" in row.dataset ? 1 : 0) : 2;
         const number = (row) => key(row) ? Number(key(row)) : Infinity;
-        const order = [...rows];
-        if (rows.some((row) => "name" in row.dataset)) {
-          order.sort((a, b) => {
-            if (sort.value === "name") return key(a).localeCompare(key(b), "en", { numeric: true });
-            if (sort.value === "ratio") return rank(a) - rank(b) || (Number(key(b)) || 0) - (Number(key(a)) || 0);
+        const sorted = [...rows];
+        if (order && rows.some((row) => "name" in row.dataset)) {
+          sorted.sort((a, b) => {
+            if (order === "name") return key(a).localeCompare(key(b), "en", { numeric: true });
+            if (order === "ratio") return rank(a) - rank(b) || (Number(key(b)) || 0) - (Number(key(a)) || 0);
             return number(a) === number(b) ? 0 : number(a) - number(b);
           });
         }
         let at = 0;
-        order.forEach((row) => {
+        sorted.forEach((row) => {
           const off = hides(row.dataset.runtime);
           row.style.display = off ? "none" : "";
           if (!off) row.setAttribute("transform", `translate(0 ${step * at++})`);
         });
         const card = svg.closest("figure");
         if (rows.length && card && !("runtime" in card.dataset)) card.hidden = !at;
+        const seen = rows.filter((row) => row.style.display !== "none");
+        card?.querySelectorAll(".legend [data-kind]").forEach((item) => {
+          item.hidden = !seen.some((row) => row.querySelector(`.${item.dataset.kind}`));
+        });
         const less = step * (rows.length - at);
         svg.setAttribute("height", height - less);
         below.forEach((tick) => tick.setAttribute("y", y - less));
@@ -142,18 +149,19 @@
     const follow = () => {
       const only = choice.only?.split(",") ?? names;
       boxes.forEach((box) => { box.checked = only.includes(box.value); });
-      const order = choice.sort ?? "ratio";
-      if ([...sort.options].some((option) => option.value === order)) sort.value = order;
+      order = orders.includes(choice.sort) ? choice.sort : orders[0];
+      if (sort) sort.value = order;
       show();
     };
     form.hidden = false;
     form.addEventListener("submit", (event) => event.preventDefault());
     form.addEventListener("change", () => {
+      order = sort?.value;
       show();
       const only = boxes.filter((box) => box.checked).map((box) => box.value);
       keep({
         only: only.length < boxes.length ? only.join(",") : undefined,
-        sort: sort.value === "ratio" ? undefined : sort.value,
+        sort: order === orders[0] ? undefined : order,
       });
     });
     addEventListener("hashchange", follow);
