@@ -362,6 +362,36 @@ pub(crate) fn take_sent_by_reference(going: &Going, call: &Call, came: &mut Vec<
     }
 }
 
+/// Waits until the other end has acknowledged that a TCP socket was shut down: receiving no bytes ends with what
+/// that wakes, if it comes later, and waits on if it has come before.
+pub(crate) fn let_shutdown_arrive(going: &Going, call: &Call) {
+    /// `SIOCOUTQNSD`, which libc does not have.
+    const UNSENT: libc::Ioctl = 0x894b;
+    /// The states of TCP in which that is awaited: `TCP_FIN_WAIT1`, `TCP_LAST_ACK`, `TCP_CLOSING`.
+    const AWAITED: [u8; 3] = [4, 9, 11];
+    let Call::Shutdown { fd, .. } = call else { return };
+    let slot = going.world.slot(*fd);
+    let state = || {
+        let (mut state, mut length) = (0u8, 1);
+        // SAFETY: room for the first byte of a `tcp_info`, which is the state.
+        unsafe {
+            let place = (&raw mut state).cast();
+            libc::getsockopt(slot.fd, libc::IPPROTO_TCP, libc::TCP_INFO, place, &raw mut length);
+        }
+        state
+    };
+    let unsent = || {
+        let mut bytes: c_int = 0;
+        // SAFETY: room for the answer.
+        unsafe { libc::ioctl(slot.fd, UNSENT, &raw mut bytes) };
+        bytes
+    };
+    // (Where the other end has no room for what comes before its end, that is not sent for now.)
+    while slot.what == What::Socket(Family::Tcp) && AWAITED.contains(&state()) && unsent() == 0 {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
 fn flagged(
     via: Via,
     reads: bool,

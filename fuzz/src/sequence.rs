@@ -7,7 +7,7 @@ use crate::going::{Going, plan};
 use crate::lane::Lanes;
 use crate::memory::{Digest, Memory};
 use crate::outcome::Outcome;
-use crate::perform::{perform, take_sent_by_reference};
+use crate::perform::{let_shutdown_arrive, perform, take_sent_by_reference};
 use crate::program::Sequence;
 use crate::rescue::Rescuer;
 use crate::storm;
@@ -35,6 +35,7 @@ pub(crate) fn run(sequence: Sequence, lanes: Lanes, patience: Duration) -> Vec<S
             }
             let mut came = waited.unwrap_or_default();
             take_sent_by_reference(&going, &step.call, &mut came);
+            let_shutdown_arrive(&going, &step.call);
             if !came.is_empty() {
                 let mut digest = Digest::new();
                 digest.add(&came);
