@@ -75,33 +75,39 @@ fn of_type(kind: i32) -> Arc<Object<libc::pthread_mutex_t>> {
 /// wake up.
 #[test]
 fn a_fiber_has_the_mutex_that_a_thread_takes_again_and_again() {
-    const TIMES: usize = 20;
+    const TIMES: usize = 21;
     /// (17 where the thread gives way after 16, and more than a hundred where it does not.)
     const TURNS: usize = 50;
     on_fibers(|| {
         let mutex = of_type(libc::PTHREAD_MUTEX_NORMAL);
         let ends = Arc::new(AtomicBool::new(false));
+        let turns = Arc::new(AtomicUsize::new(0));
         let keeper = {
-            let (mutex, ends) = (Arc::clone(&mutex), Arc::clone(&ends));
+            let (mutex, ends, turns) = (Arc::clone(&mutex), Arc::clone(&ends), Arc::clone(&turns));
             std::thread::spawn(move || {
-                let mut turns = 0;
                 while !ends.load(SeqCst) {
                     c!(libc::pthread_mutex_lock, mutex.get());
                     std::thread::sleep(Duration::from_micros(20));
                     c!(libc::pthread_mutex_unlock, mutex.get());
-                    turns += 1;
+                    turns.fetch_add(1, SeqCst);
                 }
-                turns
             })
         };
-        for _ in 0..TIMES {
-            sleep(Duration::from_micros(300));
-            c!(libc::pthread_mutex_lock, mutex.get());
-            c!(libc::pthread_mutex_unlock, mutex.get());
-        }
+        let mut waits: Vec<usize> = (0..TIMES)
+            .map(|_| {
+                sleep(Duration::from_micros(300));
+                let begun = turns.load(SeqCst);
+                c!(libc::pthread_mutex_lock, mutex.get());
+                let turns = turns.load(SeqCst) - begun;
+                c!(libc::pthread_mutex_unlock, mutex.get());
+                turns
+            })
+            .collect();
         ends.store(true, SeqCst);
-        let turns = carefree_runtime::offload(|| keeper.join().unwrap());
-        assert!(turns < TIMES * TURNS, "{turns} turns of the thread for {TIMES} of the fiber");
+        carefree_runtime::offload(|| keeper.join().unwrap());
+        // The median, for a busy machine may keep the carrier from running now and then.
+        waits.sort_unstable();
+        assert!(waits[TIMES / 2] < TURNS, "turns of the thread before the fiber has it: {waits:?}");
     });
 }
 

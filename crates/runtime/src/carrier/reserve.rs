@@ -6,6 +6,10 @@
 //! the reserve (after a while it does so even if it has something to run: see the monitor), and its thread waits
 //! there until it is needed or the runtime ends.
 //!
+//! The thread does not end before: a fiber that last ran there may have been lent the arena of libc's malloc that the
+//! thread uses (`Layout::lend_malloc`), and keeps it where its next carrier uses the first arena. libc counts the
+//! threads that use an arena, and ends the process when a caller leaves one that nothing uses.
+//!
 //! In reserve a carrier runs no fibers and has no stacks at hand. What the kernel has done of the operations that
 //! fibers began there, it hands on to the others. Its timers are seen to by others, when they are a little late.
 
