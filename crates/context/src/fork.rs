@@ -9,6 +9,11 @@ use crate::loader;
 use crate::stack::StackPool;
 use crate::tls;
 
+/// Makes what [`hold`] locks, for which memory may be needed: to be called before the first fork.
+pub fn prepare() {
+    StackPool::global();
+}
+
 /// Blocks all other threads from changing the process's stacks and what thread-local storage is made
 /// from, and from iterating over the [loader]'s objects, until [`release`].
 pub fn hold() {

@@ -16,6 +16,12 @@ use crate::kernel;
 /// What mappings are aligned to, at least.
 const PAGE: usize = 4096;
 
+/// Takes a value out of its box, and leaks the box's memory: for where the program's allocator may be locked.
+pub fn unboxed<T>(boxed: Box<T>) -> T {
+    // SAFETY: the box had a value, and is not used again.
+    unsafe { Box::into_raw(boxed).read() }
+}
+
 /// A value with one owner, as in a `Box`.
 pub struct Own<T>(NonNull<T>);
 

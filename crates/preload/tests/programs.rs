@@ -131,6 +131,12 @@ fn threads_are_refused_without_memory() {
     compare_c("exhausted.c");
 }
 
+/// As jemalloc's, tcmalloc's and Chromium's are.
+#[test]
+fn a_fork_asks_an_allocator_that_is_locked_for_nothing() {
+    compare_c("fork_allocator.c");
+}
+
 /// Not by signals that the thread has handled before it waits.
 #[test]
 fn waits_are_interrupted_by_handlers_alone() {

@@ -14,9 +14,10 @@
 //! must keep the memory valid until then. A parked fiber does, because its stack stays.
 
 use std::io;
+use std::mem;
 use std::sync::Arc;
 
-use carefree_ground::own::Shared;
+use carefree_ground::own::{Shared, unboxed};
 
 use crate::clock::{self, Virtual};
 use crate::faults::{self, Layer};
@@ -303,11 +304,15 @@ impl Driver {
     /// nothing that the parent's driver uses. (Dropping it there would cancel and await the parent's
     /// operations.) The child's next driver needs a new [`Idle`] as well: the old one's bell is the
     /// parent's. See [`after_fork`].
+    ///
+    /// Its memory is leaked: the program's allocator may be locked for the fork.
     pub fn abandon(self) {
-        match self.backend {
-            Backend::Uring(ring) => ring.abandon(),
-            Backend::Epoll(watcher) => watcher.abandon(),
-            Backend::Mock(mock) => mock.abandon(),
+        let Driver { backend, idle } = self;
+        mem::forget(idle);
+        match backend {
+            Backend::Uring(ring) => unboxed(ring).abandon(),
+            Backend::Epoll(watcher) => unboxed(watcher).abandon(),
+            Backend::Mock(mock) => unboxed(mock).abandon(),
             Backend::Layer(layer) => layer.abandon(),
         }
     }

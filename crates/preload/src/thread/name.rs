@@ -2,9 +2,9 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
+use carefree_ground::file;
 use carefree_runtime::hosted::HostedThread;
 use carefree_runtime::kernel_name::KernelName;
-use carefree_runtime::wait::without_parking;
 use libc::pthread_t;
 
 use crate::thread::record;
@@ -65,7 +65,8 @@ pub(crate) fn of(thread: HostedThread) -> KernelName {
 /// The name of the first kernel thread.
 pub(crate) fn programs() -> KernelName {
     let mut name = KernelName::default();
-    let told = without_parking(|| std::fs::read("/proc/self/comm")).unwrap_or_default();
+    // (A fork asks, where the program's allocator may be locked.)
+    let told = file::read(c"/proc/self/comm").unwrap_or_default();
     let told = told.strip_suffix(b"\n").unwrap_or(&told);
     let length = told.len().min(name.len() - 1);
     name[..length].copy_from_slice(&told[..length]);

@@ -3,9 +3,12 @@
 //! A bed is made with a thread's header and stays with it for good: a late wake-up may still reach a
 //! thread that has ended, or the next one with the same header, which looks whether its wait was ended.
 
+use std::ptr;
+
+use carefree_ground::own::Own;
+
 use crate::fiber::header::{FiberRef, Kind};
 use crate::protocol::sync::{AtomicBool, AtomicUsize, Idle, Ordering};
-use std::ptr;
 
 /// Where a thread sleeps while it waits, and how it came to be.
 #[derive(Debug)]
@@ -20,21 +23,32 @@ pub(crate) struct Bed {
 
 /// Gives a header a bed: one that no other thread accesses yet.
 pub(crate) fn make(fiber: FiberRef) {
-    let bed =
-        Bed { idle: Idle::new(), spawned: AtomicBool::new(false), joinable: AtomicUsize::new(0) };
-    fiber.stack.store(Box::into_raw(Box::new(bed)).cast(), Ordering::Release);
+    put(fiber, Box::into_raw(Box::new(Bed::new())));
+}
+
+/// The same in the child of a fork, where the program's allocator may still be locked.
+pub(crate) fn make_in_child(fiber: FiberRef) {
+    put(fiber, Own::new(Bed::new()).into_raw());
+}
+
+fn put(fiber: FiberRef, bed: *mut Bed) {
+    fiber.stack.store(bed.cast(), Ordering::Release);
 }
 
 /// The bed of `thread`, which is or was of kind [`Kind::Thread`].
 pub(crate) fn of(thread: FiberRef) -> &'static Bed {
     let bed = thread.stack.load(Ordering::Acquire).cast::<Bed>();
     debug_assert!(!bed.is_null(), "a thread has a bed");
-    // SAFETY: `make` has set it when the header became a thread's, which it stays. A bed is never freed,
+    // SAFETY: `put` has set it when the header became a thread's, which it stays. A bed is never freed,
     // and only shared references to it are made.
     unsafe { &*bed }
 }
 
 impl Bed {
+    fn new() -> Bed {
+        Bed { idle: Idle::new(), spawned: AtomicBool::new(false), joinable: AtomicUsize::new(0) }
+    }
+
     /// Notes whether the header's next thread is started in place of a fiber.
     pub(crate) fn begin(&self, spawned: bool) {
         self.spawned.store(spawned, Ordering::Relaxed);

@@ -13,6 +13,13 @@
 //! Waiting in the child for what the parent's fibers would do (joining them, a lock or a semaphore's
 //! permit they hold, the end of a scope they belong to) waits for ever, as it does with threads.
 //!
+//! # No memory from the program's allocator
+//!
+//! libc calls a program's handlers that prepare a fork before the runtime's, and those that follow it after
+//! these. An allocator that has such handlers (jemalloc, tcmalloc, Chromium's) is locked between them, by the thread
+//! that forks: so the runtime's, and what they call of a host's, neither allocate nor free.
+//! What is not needed in the child is leaked there.
+//!
 //! # What becomes of the runtime's own state
 //!
 //! | what | in the child |
@@ -92,6 +99,7 @@ pub fn set_fork_hooks(hooks: ForkHooks) {
 pub(crate) fn prepare_process() {
     // Finds out what the child could not, and makes the locks that `prepare` takes.
     tls::mode();
+    fork::prepare();
     bucket::prepare();
     install_fork_handlers();
     PREPARED.store(true, Ordering::SeqCst);
@@ -218,7 +226,7 @@ fn forget_parent() {
 /// # Safety
 /// The caller is `fiber`, in the child of a fork.
 unsafe fn become_thread(fiber: FiberRef) {
-    bed::make(fiber);
+    bed::make_in_child(fiber);
     fiber.carrier.set(ptr::null());
     fiber.plain.set(1);
     fiber.kind.set(Kind::Thread);

@@ -13,6 +13,8 @@
 
 use std::os::fd::RawFd;
 
+use carefree_ground::own::unboxed;
+
 use crate::op::{Completions, Op, Unsupported};
 use crate::sys::attempt::ready;
 use crate::sys::epoll::Watcher;
@@ -90,7 +92,7 @@ impl Unheld {
     /// See [`Watcher::abandon`].
     pub(super) fn abandon(&mut self) {
         if let Some(watcher) = self.watcher.take() {
-            watcher.abandon();
+            unboxed(watcher).abandon();
         }
     }
 }
