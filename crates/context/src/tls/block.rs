@@ -256,7 +256,8 @@ impl Block {
         // SAFETY: the vector was allocated with calloc (by `allocate_vector` or, enlarged, by
         // libc), and nothing uses it after the block.
         unsafe { libc::free(self.vector().sub(1).cast()) };
-        registry::lock().retire(self.number, Retired { id, words: words.into() });
+        let remains = Retired::new(id, words);
+        registry::lock().retire(self.number, remains);
     }
 }
 

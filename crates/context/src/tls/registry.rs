@@ -1,7 +1,10 @@
 //! All blocks of the process, so that variables of a library that is loaded can be initialised in
 //! each, and what blocks leave behind.
+//!
+//! Nothing is allocated under the lock: a thread that forks takes it where the program's allocator may be locked.
 
 use carefree_ground::lock::{Guard, Lock};
+use carefree_ground::mapped::Mapped;
 
 use super::ids;
 use super::initial_values::{InitialValues, Module};
@@ -12,6 +15,14 @@ pub(super) struct Retired {
     pub(super) id: u32,
     /// The words in which libc's part differed from a pristine block.
     pub(super) words: Box<[Word]>,
+    /// The one retired before, in the registry.
+    next: Option<Box<Retired>>,
+}
+
+impl Retired {
+    pub(super) fn new(id: u32, words: Vec<Word>) -> Box<Retired> {
+        Box::new(Retired { id, words: words.into(), next: None })
+    }
 }
 
 /// A word of a retired block.
@@ -25,15 +36,16 @@ pub(super) struct Word {
 
 #[derive(Debug)]
 pub(super) struct Registry {
-    retired: Vec<Retired>,
+    /// The latest, first in a list.
+    retired: Option<Box<Retired>>,
     /// The lowest addresses of the blocks that are not retired, in use or idle; 0 in vacant entries.
-    built: Vec<usize>,
+    built: Mapped<usize>,
     /// The indices of vacant entries of `built`.
-    vacant: Vec<u32>,
+    vacant: Mapped<u32>,
 }
 
 static REGISTRY: Lock<Registry> =
-    Lock::new(Registry { retired: Vec::new(), built: Vec::new(), vacant: Vec::new() });
+    Lock::new(Registry { retired: None, built: Mapped::new(), vacant: Mapped::new() });
 
 pub(super) fn lock() -> Guard<'static, Registry> {
     REGISTRY.lock()
@@ -58,8 +70,10 @@ pub(super) unsafe fn release() {
 pub(super) fn renew() {
     ids::diverge();
     let mut registry = REGISTRY.lock();
-    for retired in &mut registry.retired {
+    let mut next = registry.retired.as_mut();
+    while let Some(retired) = next {
         retired.id = ids::new_id();
+        next = retired.next.as_mut();
     }
     // The parent's fibers do not exist here. The one that called `fork` is now a thread of libc's.
     registry.built.fill(0);
@@ -84,7 +98,7 @@ impl Registry {
     /// Adds the block whose lowest address is `low`; returns its number.
     pub(super) fn add(&mut self, low: *mut u8) -> u32 {
         let number = self.vacant.pop().unwrap_or_else(|| {
-            self.built.push(0);
+            self.built.push_or_abort(0);
             (self.built.len() - 1) as u32
         });
         self.built[number as usize] = low as usize;
@@ -92,14 +106,17 @@ impl Registry {
     }
 
     /// What a retired block has left, for a new block to adopt.
-    pub(super) fn take_retired(&mut self) -> Option<Retired> {
-        self.retired.pop()
+    pub(super) fn take_retired(&mut self) -> Option<Box<Retired>> {
+        let mut latest = self.retired.take()?;
+        self.retired = latest.next.take();
+        Some(latest)
     }
 
     /// Replaces the block of this number by what it leaves behind.
-    pub(super) fn retire(&mut self, number: u32, remains: Retired) {
-        self.retired.push(remains);
+    pub(super) fn retire(&mut self, number: u32, mut remains: Box<Retired>) {
+        remains.next = self.retired.take();
+        self.retired = Some(remains);
         self.built[number as usize] = 0;
-        self.vacant.push(number);
+        self.vacant.push_or_abort(number);
     }
 }
