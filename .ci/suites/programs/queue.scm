@@ -1,0 +1,13 @@
+;; Threads of Guile's: a queue, collections, a pool, a thread that is cancelled, a join with a time limit.
+(use-modules (ice-9 threads) (srfi srfi-1))
+(define m (make-mutex)) (define c (make-condition-variable)) (define q '())
+(define (put x) (with-mutex m (set! q (cons x q)) (signal-condition-variable c)))
+(define (get) (with-mutex m (let loop () (if (null? q) (begin (wait-condition-variable c m) (loop)) (let ((x (car q))) (set! q (cdr q)) x)))))
+(define makers (map (lambda (i) (call-with-new-thread (lambda () (do ((j 1 (+ j 1))) ((> j 5000)) (make-vector 200 0) (put j) (if (= 0 (modulo j 1000)) (usleep 500)))))) (iota 4)))
+(define takers (map (lambda (i) (call-with-new-thread (lambda () (let loop ((n 0) (s 0)) (if (= n 5000) s (loop (+ n 1) (+ s (get)))))))) (iota 4)))
+(for-each join-thread makers)
+(display (apply + (map join-thread takers))) (newline)
+(gc)
+(display (par-map (lambda (x) (* x x)) (iota 20))) (newline)
+(let ((t (call-with-new-thread (lambda () (sleep 1000))))) (usleep 10000) (cancel-thread t) (join-thread t) (display "cancelled") (newline))
+(display (join-thread (call-with-new-thread (lambda () (sleep 1000))) (+ 1 (current-time)) 'late)) (newline)

@@ -1,0 +1,10 @@
+;; Threads of Chez Scheme's: a queue by a mutex and a condition, and collections, for which all threads meet.
+(define m (make-mutex)) (define c (make-condition)) (define q '()) (define sum 0) (define left 8)
+(define (put x) (with-mutex m (set! q (cons x q)) (condition-signal c)))
+(define (get) (with-mutex m (let loop () (if (null? q) (begin (condition-wait c m) (loop)) (let ((x (car q))) (set! q (cdr q)) x)))))
+(do ((i 0 (+ i 1))) ((= i 4)) (fork-thread (lambda () (do ((j 1 (+ j 1))) ((> j 5000)) (make-vector 200) (put j)) (with-mutex m (set! left (- left 1)) (condition-broadcast c)))))
+(do ((i 0 (+ i 1))) ((= i 4)) (fork-thread (lambda () (let loop ((n 0) (s 0)) (if (= n 5000) (with-mutex m (set! sum (+ sum s)) (set! left (- left 1)) (condition-broadcast c)) (loop (+ n 1) (+ s (get))))))))
+(with-mutex m (let loop () (unless (= left 0) (condition-wait c m) (loop))))
+(collect)
+(display sum) (newline)
+(exit)
