@@ -14,10 +14,13 @@ pub fn prepare() {
     StackPool::global();
 }
 
-/// Blocks all other threads from changing the process's stacks and what thread-local storage is made
-/// from, and from iterating over the [loader]'s objects, until [`release`].
+/// Blocks all other threads from changing the process's stacks and blocks of thread-local storage, and from iterating
+/// over the [loader]'s objects, until [`release`].
+///
+/// The program's allocator may be locked by the caller. Those that have the locks of stacks and blocks ask it for
+/// nothing; a thread that iterates may wait for one that does, so it is not waited for without end. One thread at a time
+/// calls this, until it has called `release`.
 pub fn hold() {
-    // In the order of locking: examining libraries (tls) takes the stacks' lock and asks the loader.
     tls::hold();
     StackPool::global().hold();
     loader::hold();
@@ -29,8 +32,15 @@ pub fn hold() {
 /// mutex in memory that both processes share must not take a fiber of the one for a fiber of the
 /// other. So blocks of thread-local storage built in the child from now on have ids that the parent
 /// does not use; existing blocks should not be used for other fibers any more.
-pub fn renew() {
-    tls::renew();
+///
+/// # Safety
+/// The caller is the only thread of the child, and was in no call of this crate when it forked.
+pub unsafe fn renew() {
+    // SAFETY: as this function demands.
+    unsafe {
+        loader::renew();
+        tls::renew();
+    }
 }
 
 /// Undoes [`hold`].

@@ -8,6 +8,8 @@
 //! well, for backtraces of panics or exceptions of C++; a fork does not wait for those.)
 
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use carefree_ground::lock::Lock;
 
@@ -45,9 +47,16 @@ pub fn any_object<F: FnMut(&libc::dl_phdr_info) -> bool>(mut visit: F) -> bool {
     unsafe { libc::dl_iterate_phdr(Some(call::<F>), (&raw mut visit).cast()) != 0 }
 }
 
-/// Waits until no thread iterates, and blocks all from iterating until [`release`].
+/// Whether [`hold`] has [`ITERATING`]. One thread at a time is between `hold` and [`release`].
+static HELD: AtomicBool = AtomicBool::new(false);
+
+/// How long a fork waits for threads that iterate. They take microseconds, unless the loader's lock is taken by a thread
+/// that waits for the program's allocator: and that may be locked by the thread that forks.
+const LIMIT: Duration = Duration::from_millis(100);
+
+/// Waits until no thread iterates, for a while, and blocks all from iterating until [`release`].
 pub(crate) fn hold() {
-    ITERATING.hold();
+    HELD.store(ITERATING.hold_within(LIMIT), Ordering::Relaxed);
 }
 
 /// Undoes [`hold`].
@@ -55,6 +64,17 @@ pub(crate) fn hold() {
 /// # Safety
 /// The caller called `hold`, or its parent process did before a fork.
 pub(crate) unsafe fn release() {
-    // SAFETY: `hold` has locked it.
-    unsafe { ITERATING.release() };
+    if HELD.swap(false, Ordering::Relaxed) {
+        // SAFETY: `hold` has locked it.
+        unsafe { ITERATING.release() };
+    }
+}
+
+/// Lets threads iterate in the child of a fork, also if `hold` has not waited until none did.
+///
+/// # Safety
+/// The caller is the only thread, and did not iterate when it forked.
+pub(crate) unsafe fn renew() {
+    // SAFETY: as this function demands; there is no value.
+    unsafe { ITERATING.reopen() };
 }

@@ -11,8 +11,9 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
-use crate::futex;
+use crate::{futex, nap};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -70,6 +71,20 @@ impl<T> Lock<T> {
         std::mem::forget(self.lock());
     }
 
+    /// [`hold`](Self::hold) that gives up when the lock has not been free for so long; returns whether it has it.
+    pub fn hold_within(&self, limit: Duration) -> bool {
+        const NAP: Duration = Duration::from_micros(50);
+        let take = || {
+            self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        };
+        let naps = limit.as_nanos() / NAP.as_nanos();
+        take()
+            || (0..naps).any(|_| {
+                nap::sleep(NAP);
+                take()
+            })
+    }
+
     /// Undoes [`hold`](Self::hold).
     ///
     /// # Safety
@@ -87,6 +102,14 @@ impl<T> Lock<T> {
     pub unsafe fn renew(&self, value: T) {
         // SAFETY: there is no other access to the value. The former one is not read.
         unsafe { self.value.get().write(value) };
+        self.state.store(FREE, Ordering::Release);
+    }
+
+    /// Frees the lock, whatever its state: in the child of a fork, where no thread has it.
+    ///
+    /// # Safety
+    /// No other thread can access the lock, and the value is as it should be between two changes.
+    pub unsafe fn reopen(&self) {
         self.state.store(FREE, Ordering::Release);
     }
 
@@ -160,6 +183,8 @@ impl<T: fmt::Debug> fmt::Debug for Guard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::Lock;
 
     #[test]
@@ -182,5 +207,24 @@ mod tests {
             }
         });
         assert_eq!(*lock.lock(), (160_000, 160_000));
+    }
+
+    #[test]
+    fn a_lock_that_stays_taken_is_not_waited_for_without_end() {
+        let lock = Lock::new(());
+        let taken = lock.lock();
+        assert!(!lock.hold_within(Duration::from_millis(2)));
+        drop(taken);
+        assert!(lock.hold_within(Duration::ZERO));
+        // SAFETY: held above.
+        unsafe { lock.release() };
+        let freed_later = std::thread::scope(|scope| {
+            let taken = lock.lock();
+            let waits = scope.spawn(|| lock.hold_within(Duration::from_secs(60)));
+            std::thread::sleep(Duration::from_millis(2));
+            drop(taken);
+            waits.join().unwrap()
+        });
+        assert!(freed_later);
     }
 }

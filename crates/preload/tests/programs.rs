@@ -137,6 +137,11 @@ fn a_fork_asks_an_allocator_that_is_locked_for_nothing() {
     compare_c("fork_allocator.c");
 }
 
+#[test]
+fn a_fork_does_not_wait_for_a_thread_that_waits_for_its_allocator() {
+    compare_c("fork_loading.c");
+}
+
 /// Not by signals that the thread has handled before it waits.
 #[test]
 fn waits_are_interrupted_by_handlers_alone() {

@@ -306,11 +306,13 @@ impl Class {
     fn add_slab<'a>(&'a self, state: Guard<'a, State>) -> io::Result<Guard<'a, State>> {
         let reserved = state.lists.reserved();
         let full = !state.lists.has_place();
+        let room = state.lists.room_to_make();
         drop(state);
+        let room = Vec::with_capacity(room);
         let slab = if full { Err(Errno(libc::ENOMEM)) } else { Slab::reserve(self.size, reserved) };
         let slab = slab.map_err(|errno| limit::explain(self.size, "mmap", errno))?;
         let mut state = self.state.lock();
-        state.lists.place(slab);
+        state.lists.place(slab, room);
         Ok(state)
     }
 

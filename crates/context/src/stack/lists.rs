@@ -1,5 +1,7 @@
 //! The lists of idle slots of one size, and the slabs that the slots lie in.
 
+use std::mem;
+
 use super::StackSize;
 use super::batch::{Batch, MOST, Slot};
 use super::slab::{NIL, Slab};
@@ -20,6 +22,9 @@ pub(super) enum Kind {
 }
 
 const KINDS: [Kind; 4] = [Kind::Bare, Kind::Dropped, Kind::Clean, Kind::Used];
+
+/// For how many slabs there is room at first.
+const SLABS: usize = 32;
 
 /// The slabs of one size, and the lists of their idle slots.
 pub(super) struct Lists {
@@ -114,15 +119,29 @@ impl Lists {
         self.slabs.len() < (NIL >> 16) as usize || self.slabs.iter().any(Slab::is_vacant)
     }
 
-    /// Adds a slab, at the place of a vacant one if there is one.
-    pub(super) fn place(&mut self, slab: Slab) {
+    /// Room for more slabs, if that is to be made before the next is [placed](Self::place): by the caller, when the lock
+    /// around this is free. (A thread that forks takes the lock where the program's allocator may be locked.)
+    pub(super) fn room_to_make(&self) -> usize {
+        let full = self.slabs.len() == self.slabs.capacity();
+        if full { SLABS.max(2 * self.slabs.len()) } else { 0 }
+    }
+
+    /// Adds a slab, at the place of a vacant one if there is one. What is replaced of `room`, or not needed, is leaked.
+    pub(super) fn place(&mut self, slab: Slab, mut room: Vec<Slab>) {
         match self.slabs.iter().position(Slab::is_vacant) {
             Some(number) => {
                 self.slabs[number] = slab;
                 self.frontier = self.frontier.min(number);
             }
-            None => self.slabs.push(slab),
+            None => {
+                if room.capacity() > self.slabs.len() {
+                    room.append(&mut self.slabs);
+                    mem::swap(&mut self.slabs, &mut room);
+                }
+                self.slabs.push(slab);
+            }
         }
+        mem::forget(room);
     }
 
     /// Condemns the slabs without a stack in use, and takes their slots off the lists; but as many slots

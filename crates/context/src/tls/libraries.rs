@@ -48,6 +48,10 @@
 //! calls a function of the loader that takes that lock (`dlsym` does; starting a thread and iterating
 //! over the objects do not). Otherwise `begin` could wait for a carrier that waits for the loader.
 //!
+//! Nor does a fork wait for `looking`. Its holder asks the program's allocator for memory, and the thread that forks may
+//! have that locked. The child [renews](Libraries::renew) the lock: no thread there examines anything, what was published
+//! is whole, and what was not yet is found when the child examines the libraries.
+//!
 //! # Carriers that build and reset meanwhile
 //!
 //! What they copy from ([`InitialValues`]) never changes once it is published, and is never freed: a
@@ -62,6 +66,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, compiler_fence};
 use std::time::{Duration, Instant};
 
 use carefree_ground::lock::Lock;
+use carefree_ground::mapped::Mapped;
 use carefree_ground::membarrier;
 
 use super::initial_values::{InitialValues, Misfit};
@@ -106,8 +111,8 @@ pub(super) struct Libraries {
 /// What the thread that examines the libraries keeps for the next one.
 #[derive(Debug)]
 struct Looking {
-    /// All sets that were ever current.
-    published: Vec<&'static InitialValues>,
+    /// Sets that are or were current. (Mapped, for the child of a fork makes it anew.)
+    published: Mapped<&'static InitialValues>,
     /// The counts of an unfinished change, and when it was first seen.
     unsettled: Option<(Changes, Instant)>,
 }
@@ -120,7 +125,7 @@ impl Libraries {
             loads: AtomicU64::new(seen.loads),
             unloads: AtomicU64::new(seen.unloads),
             room,
-            looking: Lock::new(Looking { published: vec![values], unsettled: None }),
+            looking: Lock::new(Looking { published: Mapped::new(), unsettled: None }),
         }
     }
 
@@ -160,18 +165,13 @@ impl Libraries {
         }
     }
 
-    /// Blocks other threads from examining the libraries until [`release`](Self::release).
-    pub(super) fn hold(&self) {
-        self.looking.hold();
-    }
-
-    /// Undoes [`hold`](Self::hold).
+    /// Forgets an examination that was under way in the parent.
     ///
     /// # Safety
-    /// The caller called `hold`, or its parent process did before a fork.
-    pub(super) unsafe fn release(&self) {
-        // SAFETY: `hold` has locked it.
-        unsafe { self.looking.release() };
+    /// The caller is the only thread of the child of a fork, and was in no call of this when it forked.
+    pub(super) unsafe fn renew(&self) {
+        // SAFETY: no thread has the lock, or will give it back.
+        unsafe { self.looking.renew(Looking { published: Mapped::new(), unsettled: None }) };
     }
 
     /// See [`Layout::refresh`](super::Layout::refresh).
@@ -214,10 +214,13 @@ impl Libraries {
             Err(module) => self.does_not_fit(&module),
         };
         if values != *self.current() {
+            if looking.published.is_empty() {
+                looking.published.push_or_abort(self.current());
+            }
             let known = looking.published.iter().copied().find(|s| **s == values);
             let values = known.unwrap_or_else(|| {
                 let values: &'static InitialValues = Box::leak(Box::new(values));
-                looking.published.push(values);
+                looking.published.push_or_abort(values);
                 values
             });
             // Release: a thread that loads the pointer sees the contents.

@@ -117,11 +117,8 @@ pub use getattr::{Complete, complete_attributes};
 pub use ids::is_fiber_id;
 pub use layout::Layout;
 
-/// Blocks other threads from changing what blocks are made from, until [`release`].
+/// Blocks other threads from building and retiring blocks until [`release`].
 pub(crate) fn hold() {
-    if let Some(layout) = mode().layout() {
-        layout.libraries.hold();
-    }
     registry::hold();
 }
 
@@ -130,18 +127,20 @@ pub(crate) fn hold() {
 /// # Safety
 /// The caller called `hold`, or its parent process did before a fork.
 pub(crate) unsafe fn release() {
-    // SAFETY: `hold` has locked both.
-    unsafe {
-        registry::release();
-        if let Some(layout) = mode().layout() {
-            layout.libraries.release();
-        }
-    }
+    // SAFETY: `hold` has locked it.
+    unsafe { registry::release() };
 }
 
 /// To be called in the child of a fork, whose fibers must differ from the parent's.
-pub(crate) fn renew() {
+///
+/// # Safety
+/// The caller is the only thread, and was in no call of this room when it forked.
+pub(crate) unsafe fn renew() {
     registry::renew();
+    if let Some(layout) = mode().layout() {
+        // SAFETY: as this function demands.
+        unsafe { layout.libraries.renew() };
+    }
 }
 
 /// The place of a thread's restartable-sequences area, relative to its thread pointer; `None` if

@@ -1,9 +1,11 @@
 //! The list of this process's runtimes that have not ended.
 
+use std::time::Duration;
+
 use carefree_ground::lock::Lock;
 
 use crate::carrier::carrier::Shared;
-use crate::protocol::sync::Ordering;
+use crate::protocol::sync::{AtomicBool, Ordering};
 
 /// The address of the first runtime, or 0; each runtime has the address of the next. Nothing is
 /// allocated under the lock, for reports must come even where the program's allocator hangs.
@@ -44,18 +46,37 @@ fn listed<'a>(address: usize) -> impl Iterator<Item = &'a Shared> {
     std::iter::successors(at(address), move |other| at(other.next.load(Ordering::Relaxed)))
 }
 
-/// Locks the list until it is [released](release): see `process::fork`.
+/// Whether [`hold`] has the lock. One thread at a time is between `hold` and [`release`].
+static HELD: AtomicBool = AtomicBool::new(false);
+
+/// How long a fork waits for the list. A visit takes microseconds, unless it starts a carrier's thread: then libc may
+/// ask the program's allocator for memory, which the thread that forks may have locked.
+const LIMIT: Duration = Duration::from_millis(100);
+
+/// Locks the list until it is [released](release), if it is free before long: see `process::fork`.
 pub(crate) fn hold() {
-    RUNTIMES.hold();
+    HELD.store(RUNTIMES.hold_within(LIMIT), Ordering::Relaxed);
 }
 
 /// Unlocks the list.
 ///
 /// # Safety
-/// It was locked by [`hold`], on this thread or, in the child of a fork, on its parent's.
+/// [`hold`] was called, on this thread or, in the child of a fork, on its parent's.
 pub(crate) unsafe fn release() {
-    // SAFETY: `hold` has locked it, as this function demands.
-    unsafe { RUNTIMES.release() };
+    if HELD.swap(false, Ordering::Relaxed) {
+        // SAFETY: `hold` has locked it.
+        unsafe { RUNTIMES.release() };
+    }
+}
+
+/// Unlocks the list in the child of a fork, also if a thread of the parent's was visiting it.
+///
+/// # Safety
+/// The caller is the only thread, and did not use the list when it forked.
+pub(crate) unsafe fn reopen() {
+    // SAFETY: as this function demands. Those that change the list have the lock for some instructions, so that `hold` has
+    // waited for them; visits change nothing.
+    unsafe { RUNTIMES.reopen() };
 }
 
 /// Forgets the runtimes: in the child of a fork.

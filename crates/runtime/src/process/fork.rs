@@ -18,13 +18,15 @@
 //! libc calls a program's handlers that prepare a fork before the runtime's, and those that follow it after
 //! these. An allocator that has such handlers (jemalloc, tcmalloc, Chromium's) is locked between them, by the thread
 //! that forks: so the runtime's, and what they call of a host's, neither allocate nor free.
-//! What is not needed in the child is leaked there.
+//! What is not needed in the child is leaked there. Nor do they wait without end for a lock whose holder may ask the
+//! allocator for memory, or wait for a thread that does.
 //!
 //! # What becomes of the runtime's own state
 //!
 //! | what | in the child |
 //! |---|---|
-//! | bare stacks, what blocks of thread-local storage are made from; the list of runtimes | their locks are taken before the fork, so they are consistent; stacks of the parent's fibers are lost |
+//! | bare stacks, blocks of thread-local storage; the list of runtimes | their locks are taken before the fork, so they are consistent; stacks of the parent's fibers are lost |
+//! | what blocks are made from | the child forgets an examination of libraries that was under way |
 //! | the parking lot's buckets | the kernel wipes them |
 //! | headers, furnished stacks that idle, the offload pool, the watchdog, the process's runtime | forgotten, and made anew when they are needed |
 //! | what is found out once, when it is first needed | the child must not wait for a thread of the parent's to find it: either it is known before the first fork (`prepare_process`), or each caller finds it by itself |
@@ -42,6 +44,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use carefree_context::{arch, fork, tls};
+use carefree_ground::lock::Lock;
 
 use crate::carrier::bucket;
 use crate::carrier::carrier;
@@ -66,6 +69,9 @@ use crate::wait::offload;
 
 /// Whether the handlers have something to do.
 static PREPARED: AtomicBool = AtomicBool::new(false);
+
+/// Held by a thread from `prepare` on, until it has given back what that took.
+static FORKS: Lock<()> = Lock::new(());
 
 /// The thread pointer of the caller of `fork` that holds the locks; 0 if none does.
 static HOLDER: AtomicUsize = AtomicUsize::new(0);
@@ -128,6 +134,7 @@ unsafe extern "C" fn prepare() {
     }
     // (Another thread may prepare the process amid this fork: `HOLDER` tells what is to be undone.)
     if PREPARED.load(Ordering::SeqCst) {
+        FORKS.hold();
         runtimes::hold();
         fork::hold();
         HOLDER.store(arch::thread_pointer() as usize, Ordering::Relaxed);
@@ -154,6 +161,7 @@ fn give_back() {
     unsafe {
         fork::release();
         runtimes::release();
+        FORKS.release();
     }
 }
 
@@ -174,12 +182,13 @@ unsafe extern "C" fn in_child() {
 fn forget_parent() {
     generation::enter_child();
     // SAFETY: `prepare` has taken the locks on the parent's thread. The thread has called `fork`, so it is
-    // not in the reactor.
+    // neither in the reactor nor in the crate of stacks and blocks, and visits no runtimes.
     unsafe {
         give_back();
+        runtimes::reopen();
+        fork::renew();
         carefree_reactor::after_fork();
     }
-    fork::renew();
     let me = current::try_current();
     if let Some(fiber) = me.filter(|me| me.kind.get() == Kind::Fiber) {
         // SAFETY: handlers of a fork run on the stack of its caller, which is this fiber.
