@@ -109,7 +109,27 @@ unsafe fn with_mask(
     }
 }
 
+unsafe extern "C" {
+    // (The one of the crate below, which installs the runtime's handlers first.)
+    fn __register_atfork(
+        prepare: Handler,
+        in_parent: Handler,
+        in_child: Handler,
+        library: *const c_void,
+    ) -> c_int;
+}
+
+/// A handler of forks.
+type Handler = Option<unsafe extern "C" fn()>;
+
 stand_in! {
+    /// `pthread_atfork(3)`, as programs and libraries find it that do not have a copy of their own, such as tcmalloc: libc's
+    /// old one, which asks libc itself.
+    fn pthread_atfork(prepare: Handler, in_parent: Handler, in_child: Handler) -> c_int {
+        // SAFETY: the caller's arguments. Nothing removes the handlers, as with libc's.
+        unsafe { __register_atfork(prepare, in_parent, in_child, std::ptr::null()) }
+    }
+
     /// `execve(2)`.
     fn execve(path: *const c_char, arguments: Strings, environment: Strings) -> c_int {
         let file = File::At(libc::AT_FDCWD, path);
