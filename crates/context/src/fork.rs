@@ -17,9 +17,9 @@ pub fn prepare() {
 /// Blocks all other threads from changing the process's stacks and blocks of thread-local storage, and from iterating
 /// over the [loader]'s objects, until [`release`].
 ///
-/// The program's allocator may be locked by the caller. Those that have the locks of stacks and blocks ask it for
-/// nothing; a thread that iterates may wait for one that does, so it is not waited for without end. One thread at a time
-/// calls this, until it has called `release`.
+/// The caller may have the program's allocator locked. A thread that has the lock of stacks or of blocks asks the
+/// allocator for nothing. A thread that iterates may wait for another that does, so `hold` waits for it only for a while.
+/// One thread at a time calls this, until it has called `release`.
 pub fn hold() {
     tls::hold();
     StackPool::global().hold();

@@ -485,8 +485,8 @@ fn events_limits_and_cancellations_in_any_order_lose_nothing() {
 #[test]
 fn select_looks_no_further_than_there_are_numbers() {
     // As programs do that pass the largest number of files. In a process of its own: where other tests have
-    // opened thousands of files, the kernel would look at more bits as well. It would so in a child of this process, for
-    // which it makes as large a table of files, and not in a child of that.
+    // opened thousands of files, the kernel would look at more bits as well. A child's table of files is as large as
+    // this process's, so the process is a child of a shell's.
     const ALONE: &str = "CAREFREE_TEST_ALONE";
     if std::env::var_os(ALONE).is_none() {
         let name = "ready::select_looks_no_further_than_there_are_numbers";

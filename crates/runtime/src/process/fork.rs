@@ -18,8 +18,8 @@
 //! libc calls a program's handlers that prepare a fork before the runtime's, and those that follow it after
 //! these. An allocator that has such handlers (jemalloc, tcmalloc, Chromium's) is locked between them, by the thread
 //! that forks: so the runtime's, and what they call of a host's, neither allocate nor free.
-//! What is not needed in the child is leaked there. Nor do they wait without end for a lock whose holder may ask the
-//! allocator for memory, or wait for a thread that does.
+//! What the child does not need is leaked there. And where the holder of a lock may ask the allocator for memory, or wait
+//! for a thread that does, the handlers wait for that lock only for a while.
 //!
 //! # What becomes of the runtime's own state
 //!
