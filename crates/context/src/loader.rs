@@ -8,13 +8,12 @@
 //! well, for backtraces of panics or exceptions of C++; a fork does not wait for those.)
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use carefree_ground::lock::Lock;
+use carefree_ground::fork_lock::ForkLock;
 
-/// Held while a thread iterates over the objects.
-static ITERATING: Lock<()> = Lock::new(());
+/// Held while a thread iterates over the objects: for microseconds, unless it waits for the loader's lock, which a thread
+/// may have that waits for the program's allocator.
+static ITERATING: ForkLock<()> = ForkLock::new(());
 
 /// Calls `visit` with the loader's description of each object in the process, the program's own
 /// first, until it returns true; returns whether it did.
@@ -47,16 +46,9 @@ pub fn any_object<F: FnMut(&libc::dl_phdr_info) -> bool>(mut visit: F) -> bool {
     unsafe { libc::dl_iterate_phdr(Some(call::<F>), (&raw mut visit).cast()) != 0 }
 }
 
-/// Whether [`hold`] has [`ITERATING`]. One thread at a time is between `hold` and [`release`].
-static HELD: AtomicBool = AtomicBool::new(false);
-
-/// How long a fork waits for threads that iterate. They take microseconds, unless the loader's lock is taken by a thread
-/// that waits for the program's allocator: and that may be locked by the thread that forks.
-const LIMIT: Duration = Duration::from_millis(100);
-
 /// Waits until no thread iterates, for a while, and blocks all from iterating until [`release`].
 pub(crate) fn hold() {
-    HELD.store(ITERATING.hold_within(LIMIT), Ordering::Relaxed);
+    ITERATING.hold();
 }
 
 /// Undoes [`hold`].
@@ -64,10 +56,8 @@ pub(crate) fn hold() {
 /// # Safety
 /// The caller called `hold`, or its parent process did before a fork.
 pub(crate) unsafe fn release() {
-    if HELD.swap(false, Ordering::Relaxed) {
-        // SAFETY: `hold` has locked it.
-        unsafe { ITERATING.release() };
-    }
+    // SAFETY: as this function demands.
+    unsafe { ITERATING.release() };
 }
 
 /// Lets threads iterate in the child of a fork, also if `hold` has not waited until none did.

@@ -17,6 +17,7 @@
 #![cfg(target_os = "linux")]
 
 pub mod file;
+pub mod fork_lock;
 mod futex;
 pub mod host;
 pub mod kernel;

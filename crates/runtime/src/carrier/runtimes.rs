@@ -1,15 +1,14 @@
 //! The list of this process's runtimes that have not ended.
 
-use std::time::Duration;
-
-use carefree_ground::lock::Lock;
+use carefree_ground::fork_lock::ForkLock;
 
 use crate::carrier::carrier::Shared;
-use crate::protocol::sync::{AtomicBool, Ordering};
+use crate::protocol::sync::Ordering;
 
 /// The address of the first runtime, or 0; each runtime has the address of the next. Nothing is
-/// allocated under the lock, for reports must come even where the program's allocator hangs.
-static RUNTIMES: Lock<usize> = Lock::new(0);
+/// allocated under the lock, for reports must come even where the program's allocator hangs. But a visit that starts a
+/// carrier's thread may wait for that allocator within libc.
+static RUNTIMES: ForkLock<usize> = ForkLock::new(0);
 
 /// Adds a runtime to the list, which it is taken out of before it is freed.
 pub(crate) fn register(runtime: &Shared) {
@@ -46,16 +45,9 @@ fn listed<'a>(address: usize) -> impl Iterator<Item = &'a Shared> {
     std::iter::successors(at(address), move |other| at(other.next.load(Ordering::Relaxed)))
 }
 
-/// Whether [`hold`] has the lock. One thread at a time is between `hold` and [`release`].
-static HELD: AtomicBool = AtomicBool::new(false);
-
-/// How long a fork waits for the list. A visit takes microseconds, unless it starts a carrier's thread: then libc may
-/// ask the program's allocator for memory, which the thread that forks may have locked.
-const LIMIT: Duration = Duration::from_millis(100);
-
 /// Locks the list until it is [released](release), if it is free before long: see `process::fork`.
 pub(crate) fn hold() {
-    HELD.store(RUNTIMES.hold_within(LIMIT), Ordering::Relaxed);
+    RUNTIMES.hold();
 }
 
 /// Unlocks the list.
@@ -63,10 +55,8 @@ pub(crate) fn hold() {
 /// # Safety
 /// [`hold`] was called, on this thread or, in the child of a fork, on its parent's.
 pub(crate) unsafe fn release() {
-    if HELD.swap(false, Ordering::Relaxed) {
-        // SAFETY: `hold` has locked it.
-        unsafe { RUNTIMES.release() };
-    }
+    // SAFETY: as this function demands.
+    unsafe { RUNTIMES.release() };
 }
 
 /// Unlocks the list in the child of a fork, also if a thread of the parent's was visiting it.
