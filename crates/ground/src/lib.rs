@@ -16,6 +16,7 @@
 #![warn(missing_docs)]
 #![cfg(target_os = "linux")]
 
+pub mod fatal;
 pub mod file;
 pub mod fork_lock;
 mod futex;

@@ -7,7 +7,7 @@ use std::ffi::{CStr, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use carefree_ground::text::Text;
+use carefree_ground::fatal;
 
 /// A function of libc's that one of ours hides.
 pub(crate) struct Next {
@@ -44,10 +44,7 @@ impl Next {
         let found = self.prepare();
         if found.is_null() {
             let name = self.name.to_string_lossy();
-            Text::print_line(format_args!(
-                "carefree: this program calls {name}, which its libc does not have; aborting"
-            ));
-            std::process::abort();
+            fatal::abort(format_args!("this program calls {name}, which its libc does not have"));
         }
         found
     }

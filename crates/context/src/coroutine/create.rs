@@ -6,12 +6,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use carefree_ground::fatal;
+
 use super::control::Control;
 use super::dispose::dispose;
 use super::links::Links;
 use super::message::Finished;
 use super::switch::receive;
-use super::unwind;
 use super::word::Word;
 use crate::arch::{self, Context, Message, Pair};
 use crate::overflow;
@@ -109,5 +110,5 @@ where
             Message { word: Word::new((&raw const finished).expose_provenance()), kind: 0 },
         );
     }
-    unwind::abort("a coroutine was entered after it had completed");
+    fatal::abort(format_args!("a coroutine was entered after it had completed"));
 }

@@ -2,6 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use carefree_ground::fatal;
+
 use super::control::Control;
 use super::message::{self, Finished};
 use super::switch;
@@ -26,10 +28,10 @@ pub(super) unsafe fn dispose<Yield, Return, F>(control: *mut Control) {
             return;
         }
         if cfg!(panic = "abort") {
-            unwind::abort(
+            fatal::abort(format_args!(
                 "a suspended coroutine was dropped or its scope has ended, and this program is built \
-                 with panic=\"abort\", so that its destructors cannot run: resume it to its end",
-            );
+                 with panic=\"abort\", so that its destructors cannot run: resume it to its end"
+            ));
         }
         (*control).unwinding = true;
         let mut panicked = None;

@@ -3,6 +3,8 @@
 use std::ptr;
 use std::thread;
 
+use carefree_ground::fatal;
+
 use super::control::Control;
 use super::message::{self, HandOver};
 use super::unwind;
@@ -165,10 +167,10 @@ unsafe fn leave_while_panicking(control: *mut Control) {
     // SAFETY: the control block of a running coroutine belongs to the coroutine.
     unsafe {
         if !(*control).resumer_panics {
-            unwind::abort(
+            fatal::abort(format_args!(
                 "a coroutine was suspended in a destructor while it was unwinding, \
-                 which would leave its panic to its resumer: do not suspend in Drop",
-            );
+                 which would leave its panic to its resumer: do not suspend in Drop"
+            ));
         }
         (*control).resumer_panics = false;
     }

@@ -1,7 +1,6 @@
 //! Panics that leave a coroutine: its own, and the one that unwinds it when it is dropped.
 
 use std::any::Any;
-use std::io::Write;
 use std::mem;
 use std::panic::resume_unwind;
 
@@ -35,12 +34,4 @@ pub(super) fn keep_first(first: &mut Option<Box<dyn Any + Send>>, payload: Box<d
         None => *first = Some(payload),
         Some(_) => mem::forget(payload),
     }
-}
-
-/// Prints one line and aborts the program.
-#[cold]
-pub(super) fn abort(line: &str) -> ! {
-    // If standard error is closed, there is nowhere else to report.
-    let _ = writeln!(std::io::stderr(), "carefree: {line}; aborting");
-    std::process::abort();
 }

@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 #[cfg(not(target_feature = "crt-static"))]
 use carefree_context::object;
+use carefree_ground::fatal;
 
 /// The function that a call would reach without this crate. `F` is the type of a pointer to it.
 #[derive(Debug)]
@@ -116,8 +117,7 @@ impl<F: Copy> Original<F> {
     #[inline(never)]
     fn missing(&self) -> ! {
         let name = self.name.to_string_lossy();
-        eprintln!("carefree: this program calls {name}, which its libc does not have; aborting");
-        std::process::abort();
+        fatal::abort(format_args!("this program calls {name}, which its libc does not have"));
     }
 }
 

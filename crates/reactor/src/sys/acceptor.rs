@@ -17,6 +17,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
+use carefree_ground::fatal;
 use io_uring::{IoUring, opcode, squeue::Entry, types};
 
 use super::make_ring::make_ring;
@@ -125,10 +126,13 @@ impl Acceptor {
             self.stuck = true;
             return Attempt::Done(-libc::ENOMEM);
         }
-        let done = ring.completion().next().expect("an accept that does not wait is complete");
-        match done.result() {
-            result if result == -libc::EAGAIN => Attempt::Again,
-            result => Attempt::Done(result),
+        match ring.completion().next().map(|done| done.result()) {
+            Some(result) if result == -libc::EAGAIN => Attempt::Again,
+            Some(result) => Attempt::Done(result),
+            // No panic: the kernel still has the caller's pointers.
+            None => {
+                fatal::abort(format_args!("the kernel waits with an accept that must not wait"))
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! A bell: wakes a thread that sleeps in its ring or in epoll instead of on a futex.
 
 use super::raw::syscall;
-use carefree_ground::number;
+use carefree_ground::{fatal, number};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
@@ -52,10 +52,11 @@ impl Bell {
         match unsafe { syscall(libc::SYS_write, args) } {
             // The counter is never full, so this does not wait.
             Ok(_) => {}
-            Err(errno) => panic!(
-                "a carrier cannot be woken: writing to its eventfd failed with errno {errno}; has \
+            // No panic: the caller has made a fiber ready that may use the frames above.
+            Err(errno) => fatal::abort(format_args!(
+                "a carrier cannot be woken: writing to its eventfd failed with errno {errno}: has \
                  the program closed a descriptor that it did not open?"
-            ),
+            )),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A futex word.
 
-use carefree_ground::host;
+use carefree_ground::{fatal, host};
 
 use super::raw;
 use crate::clock::timespec;
@@ -43,10 +43,10 @@ impl Futex {
         };
         match result {
             Ok(_) | Err(libc::ETIMEDOUT | libc::EAGAIN | libc::EINTR) => {}
-            Err(errno) => panic!(
+            Err(errno) => fatal::abort(format_args!(
                 "the kernel refused FUTEX_WAIT_BITSET with errno {errno}: \
                  is a seccomp filter in force that does not know it?"
-            ),
+            )),
         }
     }
 

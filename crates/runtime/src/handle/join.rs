@@ -8,6 +8,8 @@ use std::mem::{self, MaybeUninit};
 use std::panic::{self, AssertUnwindSafe};
 use std::thread;
 
+use carefree_ground::fatal;
+
 use crate::carrier::policy::JOINED;
 use crate::fiber::bed;
 use crate::fiber::header::{AWAITED, DETACHED, FINISHED, FiberRef, STORED};
@@ -205,8 +207,7 @@ pub(crate) fn drop_quietly<T>(result: T) {
     let dropped = panic::catch_unwind(AssertUnwindSafe(|| drop(result)));
     if let Err(payload) = dropped {
         mem::forget(payload);
-        eprintln!("carefree: a fiber's result panicked when it was dropped; aborting");
-        std::process::abort();
+        fatal::abort(format_args!("a fiber's result panicked when it was dropped"));
     }
 }
 

@@ -154,7 +154,7 @@ pub(crate) fn give_way() {
 pub(crate) mod membarrier {
     //! Whether the kernel makes the heavy fence.
 
-    use carefree_ground::membarrier;
+    use carefree_ground::{fatal, membarrier};
 
     use super::{AtomicBool, Ordering};
 
@@ -176,9 +176,13 @@ pub(crate) mod membarrier {
     }
 
     pub(crate) fn everywhere() {
-        // A registered process is not refused. If it is all the same, going on would be unsound.
+        // A registered process is not refused, unless by a seccomp filter that came later. Then going on would be
+        // unsound: the other threads have left out their fences.
         if let Err(errno) = membarrier::everywhere() {
-            panic!("membarrier: {}", std::io::Error::from_raw_os_error(errno));
+            fatal::abort(format_args!(
+                "the kernel refused membarrier with errno {errno}: has the program set a seccomp filter \
+                 after its first fiber? Let the filter allow membarrier, or set CAREFREE_MEMBARRIER=off"
+            ));
         }
     }
 }

@@ -8,7 +8,7 @@
 use std::mem;
 use std::time::Duration;
 
-use carefree_ground::nap;
+use carefree_ground::{fatal, nap};
 
 use crate::carrier::bucket;
 use crate::carrier::carrier::{self, Next};
@@ -79,7 +79,7 @@ pub fn park_tagged(
     let me = current();
     let plan = Plan::new(me, reason, until, 0);
     // Without flags, nothing but an unpark ends the wait, and the waiter is a fiber.
-    if plan.flags == 0 && plan.deadline == NEVER && !carrier::of(me).must_not_switch() {
+    if plan.flags == 0 && plan.deadline == NEVER && !carrier::of(me).must_not_switch(me) {
         return park_held(me, key, tag, validate, &plan);
     }
     park_listed(me, key, tag, validate, &plan)
@@ -125,7 +125,7 @@ fn park_held(
 /// Begins to wait for `key`, calls `then`, and waits: an unpark of `key` that comes after the call of
 /// `then` wakes the caller. For condition variables, whose mutex `then` unlocks.
 ///
-/// `then` may unpark others, but must not park or panic. If it returns `false`, the wait is given up
+/// `then` may unpark others, but must not park; a panic of it aborts the process. If it returns `false`, the wait is given up
 /// and the result is [`Outcome::Invalid`].
 pub fn park_after(
     key: usize,
@@ -137,7 +137,8 @@ pub fn park_after(
     let plan = Plan::new(me, reason, until, 0);
     let ticket = lot::enter(key, 0, me, || true, || plan.begin(me, key));
     let ticket = ticket.expect("there is no condition");
-    if !then() {
+    // A panic would leave this frame with the wait under way.
+    if !or_abort(then) {
         // An episode cannot hold `Invalid`. Any other outcome does, because this one is not returned.
         let outcome = give_up(me, ticket, Outcome::TimedOut);
         bucket::leave(me);
@@ -354,7 +355,7 @@ fn interrupted_before(me: FiberRef, ticket: Ticket, cancelled: bool) -> Outcome 
 /// Suspends the calling fiber until its wait has been ended.
 #[inline(always)]
 fn suspend(me: FiberRef, ticket: Ticket, deadline: u64) {
-    if carrier::of(me).must_not_switch() {
+    if carrier::of(me).must_not_switch(me) {
         stand(me, ticket, deadline);
     } else if !me.episode.is_woken() {
         // SAFETY: `me` is the calling fiber, which may leave its stack now; its wait has begun.
@@ -425,10 +426,7 @@ pub(crate) fn or_abort<R>(f: impl FnOnce() -> R) -> R {
     struct Bomb;
     impl Drop for Bomb {
         fn drop(&mut self) {
-            eprintln!(
-                "carefree: panicked while others still borrow from this stack frame; aborting"
-            );
-            std::process::abort();
+            fatal::abort(format_args!("panicked while others still borrow from this stack frame"));
         }
     }
     let bomb = Bomb;

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use carefree_ground::number;
+use carefree_ground::{fatal, number};
 
 use crate::clock;
 use crate::sys::bell::Bell;
@@ -134,10 +134,10 @@ impl Events {
     fn first(&self, count: Result<usize, i32>) -> &[libc::epoll_event] {
         match count {
             Ok(count) => &self.0[..count],
-            Err(errno @ (libc::EBADF | libc::EINVAL)) => panic!(
+            Err(errno @ (libc::EBADF | libc::EINVAL)) => fatal::abort(format_args!(
                 "epoll_wait failed with errno {errno}: has the program closed a descriptor that \
                  it did not open?"
-            ),
+            )),
             // A signal, or a lack of memory: no events yet.
             Err(_) => &[],
         }

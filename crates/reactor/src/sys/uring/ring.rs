@@ -14,6 +14,7 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
 
+use carefree_ground::fatal;
 use io_uring::{IoUring, cqueue, opcode, squeue::Entry, types};
 
 use super::cancels::Cancels;
@@ -294,10 +295,11 @@ impl Ring {
             )
         };
         if let Err(errno @ (libc::EBADF | libc::EOPNOTSUPP | libc::EBADFD)) = result {
-            panic!(
+            // No panic: the kernel may be about to write to frames above this one.
+            fatal::abort(format_args!(
                 "io_uring_enter failed with errno {errno}: has the program closed a descriptor \
                  that it did not open?"
-            );
+            ));
         }
         result
     }
