@@ -166,6 +166,20 @@ unsafe fn link(word: &Place, extent: *const Extent) {
     }
 }
 
+/// Takes all extents out of the list at `place`, which is about to end: those of suspended coroutines of other crates,
+/// which may end later, when the place is another thread's.
+///
+/// # Safety
+/// They lie in frames that have not been left.
+pub unsafe fn abandon(place: &Place) {
+    let mut next = place.replace(ptr::null());
+    // SAFETY: as this function demands.
+    while let Some(extent) = unsafe { next.as_ref() } {
+        extent.inner.set(ptr::null());
+        next = extent.outer.replace(ptr::null());
+    }
+}
+
 impl Default for Extent {
     fn default() -> Self {
         Extent::new()

@@ -1,6 +1,8 @@
 //! Coroutines of another crate (corosensei), within fibers: they are suspended without a word to
 //! Carefree.
 
+use std::cell::RefCell;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use corosensei::{Coroutine, CoroutineResult, Yielder};
@@ -57,4 +59,42 @@ fn time_limits_across_them_end_in_any_order() {
             assert!(begun.elapsed() >= Duration::from_millis(10));
         }
     });
+}
+
+/// A thread ends with one suspended within a time limit, which ends only when the thread's own bookkeeping is another
+/// thread's: that one's limit must stay in force.
+#[test]
+fn a_limit_within_one_that_outlives_its_thread_erases_no_other() {
+    thread_local!(static KEPT: RefCell<Option<Coroutine<(), (), ()>>> = const { RefCell::new(None) });
+    struct AtItsEnd(Sender<()>, Receiver<()>);
+    impl Drop for AtItsEnd {
+        fn drop(&mut self) {
+            self.0.send(()).unwrap();
+            self.1.recv().unwrap();
+        }
+    }
+    let ((begin, begun), (within, is_within)) = (channel(), channel());
+    let first = std::thread::spawn(move || {
+        // Before this thread has anything of Carefree's, so that it ends later.
+        KEPT.set(None);
+        let mut coroutine = Coroutine::new(move |yielder: &Yielder<(), ()>, ()| {
+            let _ = carefree::timeout(Duration::from_secs(3600), || {
+                let _at_its_end = AtItsEnd(begin, is_within);
+                yielder.suspend(());
+            });
+        });
+        coroutine.resume(());
+        KEPT.set(Some(coroutine));
+    });
+    let second = std::thread::spawn(move || {
+        begun.recv().unwrap();
+        carefree::timeout(Duration::from_millis(100), || {
+            within.send(()).unwrap();
+            // The other coroutine's limit ends meanwhile.
+            std::thread::sleep(Duration::from_millis(20));
+            carefree::sleep(Duration::from_secs(3600));
+        })
+    });
+    first.join().unwrap();
+    assert_eq!(second.join().unwrap(), Err(carefree::TimedOut));
 }

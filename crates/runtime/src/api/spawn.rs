@@ -11,7 +11,7 @@ use carefree_context::stack::StackSize;
 
 use crate::api::life::{self, place};
 use crate::carrier::carrier::{self, Carrier, Shared};
-use crate::fiber::current::{current, is_spawned, without_parking};
+use crate::fiber::current::{current, is_amid, is_spawned, without_parking};
 use crate::fiber::furnish::{self, CLOSURE_MAX, Furnished};
 use crate::fiber::header::{FiberRef, Kind};
 use crate::fiber::registry;
@@ -155,7 +155,11 @@ impl Builder {
             None => Ok(size::default()),
             Some(bytes) => size::of(bytes).map_err(io::Error::from),
         };
-        let here = carrier::here().filter(|c| on.is_none_or(|on| std::ptr::eq(on, c.runtime())));
+        let carrier = carrier::here();
+        // An allocator of the program's, amid what the carrier does with what it keeps, spawns as another thread does.
+        let here =
+            carrier.filter(|c| on.is_none_or(|on| std::ptr::eq(on, c.runtime())) && !is_amid());
+        let on = on.or_else(|| carrier.map(Carrier::runtime));
         match here {
             Some(carrier) => {
                 if self.stack_size.is_none() && carrier.own_tls && carrier.has_crowd() {

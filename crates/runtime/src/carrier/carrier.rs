@@ -29,7 +29,7 @@ use crate::carrier::policy::{Place, SPAWNED, STARTED};
 use crate::carrier::queue::Queue;
 use crate::carrier::table::Table;
 use crate::carrier::timers::Shard;
-use crate::fiber::current::{current_fiber, try_current, without_parking};
+use crate::fiber::current::{current_fiber, is_amid, try_current, without_parking};
 use crate::fiber::furnish::{self, Furnished};
 use crate::fiber::header::{FiberRef, Kind};
 use crate::fiber::names;
@@ -182,8 +182,8 @@ pub(crate) struct Carrier {
 }
 
 // SAFETY: what is not Sync in it (`left`, `round`, `native`, `local`, `local_in_use`, `sees_to_timers`, `unfurnished`,
-// `random`, `suspect`, and parts of `pace` and `io`, as is said there) is accessed only by the carrier's own thread, in its own context or on a fiber's
-// stack. `runtime` is written before that thread runs.
+// `random`, `suspect`, and parts of `pace`, `meter` and `io`, as is said there) is accessed only by the carrier's own
+// thread, in its own context or on a fiber's stack. `runtime` is written before that thread runs.
 unsafe impl Sync for Carrier {}
 // SAFETY: nothing in it belongs to the thread that makes it.
 unsafe impl Send for Carrier {}
@@ -353,7 +353,7 @@ pub(crate) fn release(fiber: FiberRef) {
 pub(crate) fn recycle(fiber: FiberRef) {
     let Remains { names, pinned } = registry::clear(fiber);
     drop(names);
-    match here().filter(|_| fiber.kind.get() == Kind::Fiber) {
+    match here().filter(|_| fiber.kind.get() == Kind::Fiber && !is_amid()) {
         Some(carrier) => carrier.with_local(|local| local.take_back(fiber, pinned)),
         None => {
             if let Some(pinned) = pinned {
@@ -424,8 +424,9 @@ impl Carrier {
         // `f` may allocate: the fiber must not park in the allocator, amid this.
         without_parking(|| {
             debug_assert!(!self.local_in_use.replace(true), "a fiber was parked amid this");
-            // SAFETY: only the carrier's thread comes here. `f` borrows `local` alone: it cannot switch,
-            // for it may not park, and does not come here again.
+            // SAFETY: only the carrier's thread comes here. `f` borrows `local` alone. It cannot switch, and does
+            // not come here again, also not by an allocator of the program's that calls Carefree: see
+            // `must_not_switch` and `is_amid`.
             let result = f(unsafe { &mut *self.local.get() });
             self.local_in_use.set(false);
             result
@@ -530,12 +531,13 @@ impl Carrier {
         self.queue.is_empty() && self.inbox.is_empty()
     }
 
-    /// Whether the running fiber must not leave its stack just now: in shared mode, while it panics. std
-    /// counts panics in thread-local storage. Another fiber of the carrier would seem to panic already,
-    /// and abort the process if it did.
+    /// Whether `me`, the running fiber, must not leave its stack just now. It must not [amid](without_parking) the
+    /// runtime's own code, from which a program's allocator may be called that calls Carefree. And in shared mode it
+    /// must not while it panics: std counts panics in thread-local storage, so another fiber of the carrier would
+    /// seem to panic already, and abort the process if it did.
     #[inline(always)]
-    pub(crate) fn must_not_switch(&self) -> bool {
-        !self.own_tls && std::thread::panicking()
+    pub(crate) fn must_not_switch(&self, me: FiberRef) -> bool {
+        me.plain.get() != 0 || !self.own_tls && std::thread::panicking()
     }
 
     /// Whether other threads have submitted fibers that this carrier may run.

@@ -43,7 +43,7 @@ pub(crate) unsafe fn leave(me: FiberRef, next: Next) {
 #[inline]
 pub fn yield_now() {
     let Some(me) = current_fiber() else { return std::thread::yield_now() };
-    if !of(me).must_not_switch() {
+    if !of(me).must_not_switch(me) {
         yield_from(me);
     }
 }

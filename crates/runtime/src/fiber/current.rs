@@ -26,7 +26,8 @@ thread_local! {
 #[inline(always)]
 pub(crate) fn prefetch_stack(fiber: FiberRef) {
     // SAFETY: a fiber in a queue has left its stack and is not entered before the caller, which has the
-    // queue, takes it out: so its context is not written.
+    // queue, takes it out: so its context is not written. Or it is the caller, which yields, and whose context is
+    // written later, on this thread.
     let context = unsafe { &*fiber.context.get() };
     let sp = context.stack_pointer();
     for line in 0..3 {
@@ -57,6 +58,12 @@ pub(crate) fn try_current() -> Option<FiberRef> {
 #[inline(always)]
 pub(crate) fn current_fiber() -> Option<FiberRef> {
     try_current().filter(|me| me.kind.get() == Kind::Fiber)
+}
+
+/// Whether the caller is a fiber amid the runtime's own code: an allocator of the program's that calls Carefree.
+#[inline(always)]
+pub(crate) fn is_amid() -> bool {
+    current_fiber().is_some_and(|me| me.plain.get() != 0)
 }
 
 /// Whether the caller is a fiber, or a thread that was started in place of one.
@@ -112,6 +119,8 @@ struct ThreadHeader(FiberRef);
 
 impl Drop for ThreadHeader {
     fn drop(&mut self) {
+        // SAFETY: what is still in the list lies in frames of coroutines that are suspended.
+        unsafe { extent::abandon(&self.0.header().limits) };
         set_current(None);
         if self.0.give_back() {
             // Returns no stack: none is pinned in a thread's header.

@@ -126,7 +126,7 @@ impl Carrier {
         *self.turn.lock().unwrap()
     }
 
-    pub(crate) fn must_not_switch(&self) -> bool {
+    pub(crate) fn must_not_switch(&self, _me: FiberRef) -> bool {
         false
     }
 

@@ -45,7 +45,8 @@ impl File {
 
     /// Waits until there is something to read, or it is closed.
     fn wait(&self, me: FiberRef, side: &Side, seat: &Seat) {
-        let Some(waiter) = self.waiters.enter(seat) else { return };
+        // SAFETY: the waiter is dropped before this function returns, and the seat lives longer.
+        let Some(waiter) = (unsafe { self.waiters.enter(seat) }) else { return };
         side.inside.store(true, Ordering::Release);
         side.used.with(|_| ());
         let over = || side.data.is_sent() || !waiter.holds();

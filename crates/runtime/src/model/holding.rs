@@ -21,7 +21,7 @@ unsafe impl Send for Hosted {}
 
 impl Drop for Hosted {
     fn drop(&mut self) {
-        // SAFETY: made by a box, in `found_while_it_ends`.
+        // SAFETY: made by a box, in the test below.
         drop(unsafe { Box::from_raw(self.header) });
     }
 }

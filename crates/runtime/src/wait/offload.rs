@@ -81,7 +81,7 @@ where
     F: FnOnce() -> R,
 {
     let Some(me) = current::current_fiber() else { return f() };
-    if carrier::of(me).must_not_switch() {
+    if carrier::of(me).must_not_switch(me) {
         return f();
     }
     // Virtual time does not pass while another thread makes the call.

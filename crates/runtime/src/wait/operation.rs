@@ -165,7 +165,7 @@ pub unsafe fn perform_any(ops: &[Op], how: &Wait<'_>, results: &mut Vec<Option<i
 fn begin() -> Result<(FiberRef, &'static Carrier), Ended> {
     let me = current_fiber().ok_or(Ended::Unsupported)?;
     let carrier = carrier::of(me);
-    if carrier.must_not_switch() {
+    if carrier.must_not_switch(me) {
         return Err(Ended::Unsupported);
     }
     cancel::interrupted().map_err(Ended::Interrupted)?;

@@ -277,8 +277,12 @@ impl Waiter<'_> {
 impl Waiters {
     /// Counts the calling fiber as waiting until the result is dropped; `None` if the thing is being
     /// closed.
+    ///
+    /// # Safety
+    /// The result is dropped, not forgotten, before `seat` is used again or freed: until then the list of waiters may
+    /// have the seat in it.
     #[inline]
-    pub fn enter<'w>(&'w self, seat: &'w Seat) -> Option<Waiter<'w>> {
+    pub unsafe fn enter<'w>(&'w self, seat: &'w Seat) -> Option<Waiter<'w>> {
         let me = current::current_fiber().map_or(ptr::null_mut(), FiberRef::as_ptr);
         match self.enter_as(me, seat) {
             Ok(waiter) => Some(waiter),
