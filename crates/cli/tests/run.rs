@@ -177,6 +177,49 @@ fn threads_of_programs_with_sanitizers_stay_threads() {
     }
 }
 
+/// A nested function of GNU C's that uses its surroundings is called by code on the stack.
+#[test]
+fn threads_of_programs_with_executable_stacks_stay_threads() {
+    artifact::preload();
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join("program.c"), folder.path().join("program"));
+    let text = r#"
+        #include <pthread.h>
+        #include <stdio.h>
+        static int apply(int (*volatile function)(int)) { return function(1); }
+        static void *begin(void *argument) {
+            int x = *(int *)argument;
+            int add(int y) { return x + y; }
+            printf("%d\n", apply(add));
+            return argument;
+        }
+        int main(void) {
+            int x = 41;
+            pthread_t thread;
+            return pthread_create(&thread, 0, begin, &x) || pthread_join(thread, 0);
+        }
+    "#;
+    fs::write(&source, text).unwrap();
+    let mut compiler = Command::new("gcc");
+    compiler.args(["-O1", "-pthread"]).arg(&source).arg("-o").arg(&program);
+    if !compiler.output().is_ok_and(|output| output.status.success()) {
+        return eprintln!("skipped: gcc is not installed");
+    }
+    let output = carefree().arg("run").arg(&program).output().unwrap();
+    assert_eq!((output.status.code(), stdout(&output)), (Some(0), "42\n"), "{output:?}");
+    assert!(
+        stderr(&output)
+            .contains("stay threads, because its threads need stacks that can be executed"),
+        "{output:?}"
+    );
+    let mut started = carefree();
+    started.args(["run", "/bin/sh", "-c", "\"$0\"; exit $?"]).arg(&program);
+    let output = started.output().unwrap();
+    assert_eq!((output.status.code(), stdout(&output)), (Some(0), "42\n"), "{output:?}");
+    let doctor = carefree().arg("doctor").arg(&program).output().unwrap();
+    assert!(stdout(&doctor).contains("stacks that can be executed"), "{doctor:?}");
+}
+
 /// The tests of the lab have the library built, so it may be there or not.
 #[test]
 fn the_doctor_says_what_becomes_of_a_program() {

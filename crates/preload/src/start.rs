@@ -1,6 +1,7 @@
 //! Before `main`, and when the program creates its second thread.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::slice;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 use carefree_ground::kernel;
@@ -76,6 +77,7 @@ fn is_asked_for() -> bool {
         && !denied::is_denied()
         && !has_go()
         && !is_sanitized()
+        && !needs_executable_stacks()
 }
 
 /// Whether a sanitizer is a part of the program.
@@ -122,6 +124,19 @@ fn has(name: &CStr) -> bool {
 /// Whether the program, or a library that it is linked to, is Go with cgo: see `denied::GO`.
 fn has_go() -> bool {
     has(c"_cgo_topofstack") && has(c"crosscall2")
+}
+
+/// Whether the program, or a library that it is linked to, asks for stacks that can be executed: see
+/// `denied::EXECUTABLE`.
+fn needs_executable_stacks() -> bool {
+    carefree_context::loader::any_object(|object| {
+        if object.dlpi_phdr.is_null() {
+            return false;
+        }
+        // SAFETY: the loader says where an object's headers are, which stay while it is loaded.
+        let parts = unsafe { slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into()) };
+        parts.iter().any(|part| part.p_type == libc::PT_GNU_STACK && part.p_flags & libc::PF_X != 0)
+    })
 }
 
 /// Whether `address` lies in this library, whose own threads are threads.

@@ -51,7 +51,11 @@ fn compare_compiled(compiler: &str, name: &str) {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("program");
     let mut command = Command::new(compiler);
-    let compiled = command.args(["-O1", "-pthread", "-o"]).args([&program, &source(name)]).status();
+    let compiled = command
+        .args(["-O1", "-pthread", "-o"])
+        .args([&program, &source(name)])
+        .arg("-lrt")
+        .status();
     let Ok(compiled) = compiled else { return eprintln!("skipped: {compiler} is not installed") };
     assert!(compiled.success());
     compare(&[program.as_os_str()]);
@@ -666,6 +670,11 @@ fn signals_and_cancellation_end_odd_waits() {
 #[test]
 fn signals_and_cancellation_end_waits_for_whole_messages() {
     compare_c("sockets.c");
+}
+
+#[test]
+fn what_the_kernel_answers_at_once_is_not_waited_for() {
+    compare_c("at_once.c");
 }
 
 #[test]

@@ -15,6 +15,11 @@ pub const GO_SECTION: &str = ".go.buildinfo";
 pub const GO: &str =
     "Go's runtime gives its threads signals and stacks for them by system calls of its own";
 
+/// Why the threads of a program stay threads that, or a library of which, asks for stacks that can be executed, as
+/// nested functions of GNU C need them.
+pub const EXECUTABLE: &str =
+    "its threads need stacks that can be executed, which fibers do not have";
+
 /// A function of each sanitizer that looks after threads.
 pub const SANITIZERS: &[&CStr] =
     &[c"__asan_init", c"__hwasan_init", c"__msan_init", c"__tsan_init"];

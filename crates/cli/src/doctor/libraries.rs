@@ -22,6 +22,9 @@ pub(super) fn why_not(program: &Program) -> Option<String> {
             let why = denied::GO;
             return Some(format!("{} is Go's, and {why}", path.display()));
         }
+        if elf::needs_executable_stacks(path) {
+            return Some(format!("{} asks for it: {}", path.display(), denied::EXECUTABLE));
+        }
     }
     // That of `carefree run` is one of them then.
     let all = libraries.iter().chain([&binary]).cloned().chain(library::find().ok());

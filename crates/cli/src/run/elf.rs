@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use carefree_settings::denied;
 use carefree_settings::headers::{self, Kind};
 use object::Endianness;
-use object::elf::{FileHeader64, PT_INTERP, PT_TLS, SHT_DYNSYM, STB_WEAK};
+use object::elf::{FileHeader64, PF_X, PT_GNU_STACK, PT_INTERP, PT_TLS, SHT_DYNSYM, STB_WEAK};
 use object::read::elf::{FileHeader as _, ProgramHeader as _, Sym as _};
 use object::read::{ReadCache, ReadCacheOps};
 
@@ -145,6 +145,15 @@ pub(crate) fn is_sanitized(path: &Path) -> bool {
 /// Whether Go's linker has made a program or library.
 pub(crate) fn is_go(path: &Path) -> bool {
     within(path, |header, order, data| Some(has_go(header, order, data))) == Some(true)
+}
+
+/// Whether a program or library asks for stacks that can be executed.
+pub(crate) fn needs_executable_stacks(path: &Path) -> bool {
+    within(path, |header, order, data| {
+        let parts = header.program_headers(order, data).ok()?;
+        let part = parts.iter().find(|part| part.p_type(order) == PT_GNU_STACK)?;
+        Some(part.p_flags(order) & PF_X != 0)
+    }) == Some(true)
 }
 
 /// The thread-local storage of a program or library, if it has some.

@@ -111,6 +111,7 @@ fn look(path: &Path, depth: usize) -> Result<(), String> {
     match elf::kind(&real).map_err(told)? {
         Kind::Dynamic if elf::is_go(&real) => Err(denied::GO.to_owned()),
         Kind::Dynamic if elf::is_sanitized(&real) => Err(denied::SANITIZED.to_owned()),
+        Kind::Dynamic if elf::needs_executable_stacks(&real) => Err(denied::EXECUTABLE.to_owned()),
         Kind::Dynamic => Ok(()),
         Kind::Sanitized => Err(denied::SANITIZED.to_owned()),
         Kind::Script | Kind::Unknown => {

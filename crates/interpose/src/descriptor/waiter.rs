@@ -21,7 +21,8 @@ impl<'s> Waiter<'s> {
     #[inline]
     pub(crate) fn new(fd: c_int, seat: &'s Seat) -> Option<Waiter<'s>> {
         let Some(file) = file(fd) else { return Some(Waiter { fd, file: None }) };
-        let waiter = file.waiters().enter(seat)?;
+        // SAFETY: this crate forgets no waiter, and makes one for each seat.
+        let waiter = unsafe { file.waiters().enter(seat) }?;
         Some(Waiter { fd, file: Some((file, waiter)) })
     }
 

@@ -75,6 +75,7 @@ fn by_queue(
     let mut past = timespec { tv_sec: 0, tv_nsec: 0 };
     let arguments = [fd.into(), buffer, length, priority, User::lend(&mut past).into()];
     let deadline = match duration::given(deadline)? {
+        Some(time) if time.tv_sec < 0 => return Err(libc::EINVAL),
         Some(time) => absolute(&time, Clock::Realtime)?,
         None => NEVER,
     };

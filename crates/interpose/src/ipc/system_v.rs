@@ -69,7 +69,8 @@ interpose! { anywhere
         kind: c_long,
         flags: c_int,
     ) -> isize, number SYS_msgrcv {
-        if !fiber::on_fiber() || flags & libc::IPC_NOWAIT != 0 {
+        // (A copy must not be waited for: the kernel refuses that.)
+        if !fiber::on_fiber() || flags & (libc::IPC_NOWAIT | libc::MSG_COPY) != 0 {
             let result = original(queue, message, length, kind, flags);
             SYSTEM_V.notify();
             return result;

@@ -107,7 +107,8 @@ pub(super) fn wait_for_child(
     // `WUNTRACED` is waitid's `WSTOPPED`.
     until_changed(kind, id, options | libc::WEXITED, || {
         let tried = sys::call(Number::WAIT4, arguments);
-        if matches!(tried, Ok(1..)) {
+        // (None is left where children are not waited for: `SA_NOCLDWAIT`.)
+        if matches!(tried, Ok(1..) | Err(libc::ECHILD)) {
             host::settle(libc::SIGCHLD);
         }
         (tried != Ok(0) || options & libc::WNOHANG != 0).then_some(tried)
@@ -132,7 +133,7 @@ fn wait_for_child_by_id(kind: idtype_t, id: id_t, info: User<siginfo_t>, options
         if unchanged && options & libc::WNOHANG == 0 {
             return None;
         }
-        if tried.is_ok() && !unchanged {
+        if tried.is_ok() && !unchanged || tried == Err(libc::ECHILD) {
             host::settle(libc::SIGCHLD);
         }
         if tried.is_ok() && !info.is_null() {

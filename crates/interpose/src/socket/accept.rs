@@ -69,7 +69,8 @@ fn wait_for_connection(
 ) -> Answer {
     let file = descriptor::file(fd);
     let plain = [fd.into(), address.into(), length.into(), flags.into()];
-    if !blocking(file, fd) {
+    // Flags that the kernel does not know it refuses before it waits.
+    if !blocking(file, fd) || flags & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) != 0 {
         return sys::call(Number::ACCEPT4, plain);
     }
     let op = UserOp::accept(fd, address, length, flags);

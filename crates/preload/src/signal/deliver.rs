@@ -99,8 +99,10 @@ pub(super) unsafe fn call(
 ) {
     let signal = info.si_signo;
     if action.sa_flags & libc::SA_RESETHAND != 0 {
-        // SAFETY: zeros are the default action.
-        unsafe { libc::sigaction(signal, &std::mem::zeroed(), ptr::null_mut()) };
+        // The flags and the mask stay, as in the kernel.
+        let reset = libc::sigaction { sa_sigaction: libc::SIG_DFL, ..*action };
+        // SAFETY: the default action is none of the program's.
+        unsafe { libc::sigaction(signal, &raw const reset, ptr::null_mut()) };
     }
     let before = record.mask.load(Ordering::SeqCst);
     let mut after = Return { mask: before, alternate: *record.alternate.lock() };

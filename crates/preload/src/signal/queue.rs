@@ -90,14 +90,14 @@ impl Queue {
         self.set.fetch_or(bit(signal), Ordering::SeqCst);
     }
 
-    /// Takes the first signal of a set, the lowest first.
+    /// Takes the first signal of a set: the thread's own before the process's, of these the lowest first.
     #[inline]
     pub(crate) fn take(&self, of: u64) -> Option<siginfo_t> {
         // Each call that may wait asks this at its end.
         if self.set() & of == 0 {
             return None;
         }
-        self.take_if(of, |_| true)
+        self.take_if(of, |came| !came.for_any).or_else(|| self.take_if(of, |_| true))
     }
 
     /// [`take`](Self::take) of those that another thread may have as well.
