@@ -48,7 +48,7 @@ pub unsafe fn renew() {
 /// # Safety
 /// The caller called `hold`, or its parent process did before a fork.
 pub unsafe fn release() {
-    // SAFETY: `hold` has locked all three.
+    // SAFETY: `hold` has locked the first and the last; the loader's lock knows whether it did.
     unsafe {
         loader::release();
         StackPool::global().release();

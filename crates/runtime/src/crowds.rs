@@ -74,7 +74,9 @@ impl Files {
     /// Waits for these, none of which ever has anything to be read.
     fn wait(&self, which: &[usize]) -> Ended {
         let seats: Vec<_> = which.iter().map(|_| Seat::new()).collect();
-        let entered = which.iter().zip(&seats).map(|(file, seat)| self.0[*file].1.enter(seat));
+        // SAFETY: each has a seat of its own, which lives longer.
+        let enter = |(file, seat): (&usize, _)| unsafe { self.0[*file].1.enter(seat) };
+        let entered = which.iter().zip(&seats).map(enter);
         let waiters: Vec<_> = entered.map(|entered| entered.expect("none is closed yet")).collect();
         let holds = || waiters.iter().all(|waiter| waiter.holds());
         let how = Wait { holds: &holds, ..Wait::until_done(Reason::Read) };

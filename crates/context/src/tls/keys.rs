@@ -136,13 +136,22 @@ impl KeyTable {
             any = true;
         }
         // Values that destructors still set in the last round are dropped, as when a thread ends.
+        // SAFETY: `pthread` is the calling fiber's.
+        unsafe { self.forget_values(pthread) };
+        any
+    }
+
+    /// Clears the calling fiber's values without a call of their destructors.
+    ///
+    /// # Safety
+    /// As for [`run_destructors`](Self::run_destructors).
+    pub(super) unsafe fn forget_values(&self, pthread: *mut u8) {
         // SAFETY: `pthread` is the calling fiber's; visited values exist.
         unsafe { self.for_each_value(pthread, |_, value| (*value).data = ptr::null_mut()) };
         if let Some(used) = self.used {
             // SAFETY: the flag lies in the calling fiber's control block.
             unsafe { pthread.add(used).write_volatile(0) };
         }
-        any
     }
 
     /// Runs one round; returns whether any destructor was called.

@@ -293,12 +293,19 @@ impl Layout {
         // destructor is registered then; and one of those may set a key's value. A thread leaves
         // those undestroyed. A fiber must not: the next one on the block would run their
         // destructors.
-        for _ in 0..keys::ROUNDS {
+        let pthread = low.wrapping_add(self.pthread.start);
+        let none_left = (0..keys::ROUNDS).any(|_| {
             // SAFETY: this is the `struct pthread` of the block that the caller runs on.
-            if !unsafe { self.keys.run_destructors(low.wrapping_add(self.pthread.start)) } {
-                break;
+            let any = unsafe { self.keys.run_destructors(pthread) };
+            if any {
+                destroy_variables();
             }
-            destroy_variables();
+            !any
+        });
+        if !none_left {
+            // What the last destructors of variables have set must not be the next fiber's.
+            // SAFETY: as above.
+            unsafe { self.keys.forget_values(pthread) };
         }
         if let Some(head) = self.robust {
             // SAFETY: the id and the list head lie in the block that the caller runs on.

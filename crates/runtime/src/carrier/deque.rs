@@ -1,7 +1,7 @@
 //! The run queue that was rejected, for comparison: a ring from which any carrier takes.
 //!
 //! Built in place of [`queue`](super::queue) with the feature `rejected-deque`; `.ci/queues` builds both
-//! and measures them in turn (figures: `queue`). It is what tokio and Go have: the owner pushes at the
+//! and measures them in turn (figures: docs/scheduling.md). It is what tokio and Go have: the owner pushes at the
 //! tail by a plain store, and all, the owner as well, take from the head by a compare-and-swap. The slot
 //! in front is a word that is exchanged. So a thief needs neither an answer nor a `membarrier`, and the
 //! owner pays a locked instruction for each fiber that it runs.

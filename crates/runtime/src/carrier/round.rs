@@ -92,6 +92,10 @@ impl Carrier {
                 }
             }
         }
+        // Here a carrier notices an end that `fiber_ended` has missed.
+        if self.runtime().has_stopped() {
+            self.runtime().wake_all();
+        }
         self.leave();
     }
 

@@ -6,8 +6,8 @@ use crate::carrier::carrier::Shared;
 use crate::protocol::sync::Ordering;
 
 /// The address of the first runtime, or 0; each runtime has the address of the next. Nothing is
-/// allocated under the lock, for reports must come even where the program's allocator hangs. But a visit that starts a
-/// carrier's thread may wait for that allocator within libc.
+/// allocated under the lock, for reports must come even where the program's allocator hangs. But a visit may wait for that
+/// allocator in what it calls.
 static RUNTIMES: ForkLock<usize> = ForkLock::new(0);
 
 /// Adds a runtime to the list, which it is taken out of before it is freed.
@@ -64,8 +64,8 @@ pub(crate) unsafe fn release() {
 /// # Safety
 /// The caller is the only thread, and did not use the list when it forked.
 pub(crate) unsafe fn reopen() {
-    // SAFETY: as this function demands. Those that change the list have the lock for some instructions, so that `hold` has
-    // waited for them; visits change nothing.
+    // SAFETY: as this function demands. Visits change nothing, and each change is one store of a word, before and after which
+    // the list is whole.
     unsafe { RUNTIMES.reopen() };
 }
 

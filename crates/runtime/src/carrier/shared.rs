@@ -256,7 +256,9 @@ impl Shared {
         }
     }
 
-    /// To be called when a carrier has counted the end of a fiber: after the last, the carriers end.
+    /// To be called when a carrier has counted the end of a fiber: after the last, the carriers end. (Where two carriers
+    /// count an end at once, each may miss the other's. Then a carrier that finds it out later, when it looks for work,
+    /// wakes the rest: see `Carrier::run`.)
     #[inline]
     pub(crate) fn fiber_ended(&self) {
         if self.stopping.load(Ordering::Relaxed) && self.alive() == 0 {

@@ -42,6 +42,11 @@ pub unsafe fn create<H: 'static>(
     let size = size::guarded(asked, guard);
     let here = carrier::here();
     let _quiet = quiet();
+    // Before `tell`, after which this cannot fail any more.
+    let elsewhere = match here {
+        Some(_) => None,
+        None => Some(without_parking(runtime::global)?),
+    };
     let fiber = match here {
         Some(carrier) => spawn::allocate_here(carrier, size, None)?,
         None => spawn::allocate_elsewhere(size, None)?,
@@ -60,7 +65,7 @@ pub unsafe fn create<H: 'static>(
         let context = arch::prepare_thread(record.cast(), tp, entry::<H>, fiber.as_ptr());
         fiber.context.get().write(context);
     }
-    // From here on `for_each` visits it, and reads the record.
+    // From here on `registry::find_pinned` finds it, and reads the record.
     fiber.join.store(PINNED, Ordering::Release);
     tell(HostedThread(fiber));
     match here {
@@ -68,7 +73,7 @@ pub unsafe fn create<H: 'static>(
             carrier::assign(fiber, carrier);
             carrier.spawned(fiber);
         }
-        None => without_parking(runtime::global)?.submit(fiber),
+        None => elsewhere.expect("it was looked for where there is no carrier").submit(fiber),
     }
     Ok(())
 }

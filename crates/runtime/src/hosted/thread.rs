@@ -201,7 +201,8 @@ impl HostedThread {
     /// Gives up its `pthread_t`. The stack is used again when the fiber has left it.
     ///
     /// # Safety
-    /// To be called once, and never for the first thread.
+    /// To be called once, and never for the first thread. Neither this nor a copy of it is used afterwards, unless the
+    /// fiber is known not to have ended.
     pub unsafe fn give_up(self) {
         let _quiet = quiet();
         carrier::release(self.0);

@@ -157,7 +157,8 @@ fn give_back() {
         return;
     }
     HOLDER.store(0, Ordering::Relaxed);
-    // SAFETY: `prepare` has taken them, on this thread or, in the child, on its parent's.
+    // SAFETY: `prepare` has taken them, on this thread or, in the child, on its parent's, but for those that it gave up,
+    // which know so.
     unsafe {
         fork::release();
         runtimes::release();
@@ -181,7 +182,7 @@ unsafe extern "C" fn in_child() {
 /// Has the child go on without the parent's threads and fibers.
 fn forget_parent() {
     generation::enter_child();
-    // SAFETY: `prepare` has taken the locks on the parent's thread. The thread has called `fork`, so it is
+    // SAFETY: `prepare` was called on the parent's thread. The thread has called `fork`, so it is
     // neither in the reactor nor in the crate of stacks and blocks, and visits no runtimes.
     unsafe {
         give_back();

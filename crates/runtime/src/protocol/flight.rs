@@ -104,14 +104,14 @@ mod model {
             self.record.with(|record| assert_eq!(unsafe { *record }, 7));
         }
 
-        /// As `wait::wake_completed`.
+        /// As `carrier::wake::wake_completed`.
         fn wake(&self) {
             if self.episode.claim_by(BY_COMPLETION, Outcome::Unparked) == Claim::Ready {
                 self.ready.fetch_add(1, Ordering::Relaxed);
             }
         }
 
-        /// As `operation::complete`: by the operation itself or by a cancel, whichever is first.
+        /// As `carrier::record::complete`: by the operation itself or by a cancel, whichever is first.
         fn complete(&self) {
             if self.under_way.swap(false, Ordering::AcqRel) {
                 self.touch();
@@ -120,7 +120,7 @@ mod model {
             }
         }
 
-        /// As `operation::run_errand`.
+        /// As `carrier::record::run_errand`.
         fn run_errand(&self) {
             self.touch();
             // The reactor says nothing of one that it does not know.
