@@ -87,7 +87,7 @@ where
     // Virtual time does not pass while another thread makes the call.
     let clock = carrier::of(me).virtual_time().map(|time| Arc::clone(&time.clock));
     let _hold = clock.as_deref().map(Virtual::hold);
-    let call = Call { f: UnsafeCell::new(Some(f)), end: UnsafeCell::new(None) };
+    let call = Call { f: UnsafeCell::new(Some(f)), errno: errno(), end: UnsafeCell::new(None) };
     let work = Work { run: run::<F, R>, data: (&raw const call).cast() };
     // A panic must not end this frame while the pool's thread uses `call`.
     match park::or_abort(|| wait_for(pool, work)) {
@@ -112,6 +112,8 @@ where
 /// the call accesses it.
 struct Call<F, R> {
     f: UnsafeCell<Option<F>>,
+    /// The fiber's, which a call that succeeds leaves as it is.
+    errno: i32,
     end: UnsafeCell<Option<End<R>>>,
 }
 
@@ -134,6 +136,7 @@ where
     // SAFETY: nothing else accesses the call meanwhile.
     let f = unsafe { (*call.f.get()).take() };
     let Some(f) = f else { unreachable!("a call is made once") };
+    set_errno(call.errno);
     let result = panic::catch_unwind(AssertUnwindSafe(f));
     let errno = errno();
     // SAFETY: nothing else accesses the call meanwhile.

@@ -101,6 +101,22 @@ fn panics_come_back() {
 }
 
 #[test]
+fn a_call_that_sets_no_errno_leaves_it_as_it_is() {
+    run(|| {
+        // SAFETY: the calling fiber's own variable.
+        let set = |errno| unsafe { *libc::__errno_location() = errno };
+        let errno = || std::io::Error::last_os_error().raw_os_error();
+        // The pool's threads have one of their own from here on.
+        for _ in 0..3 {
+            offload(|| set(libc::EBADF));
+            set(libc::ENOENT);
+            offload(|| ());
+            assert_eq!(errno(), Some(libc::ENOENT));
+        }
+    });
+}
+
+#[test]
 fn errno_comes_back() {
     run(|| {
         let refused = offload(|| {
