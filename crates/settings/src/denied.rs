@@ -15,8 +15,8 @@ pub const GO_SECTION: &str = ".go.buildinfo";
 pub const GO: &str =
     "Go's runtime gives its threads signals and stacks for them by system calls of its own";
 
-/// Why the threads of a program stay threads that, or a library of which, asks for stacks that can be executed, as
-/// nested functions of GNU C need them.
+/// Why the threads of a program stay threads if the program, or a library that it is linked to, asks for stacks that can
+/// be executed. Nested functions of GNU C need such stacks.
 pub const EXECUTABLE: &str =
     "its threads need stacks that can be executed, which fibers do not have";
 

@@ -23,7 +23,7 @@ pub(super) fn why_not(program: &Program) -> Option<String> {
             return Some(format!("{} is Go's, and {why}", path.display()));
         }
         if elf::needs_executable_stacks(path) {
-            return Some(format!("{} asks for it: {}", path.display(), denied::EXECUTABLE));
+            return Some(format!("{} is in it, and {}", path.display(), denied::EXECUTABLE));
         }
     }
     // That of `carefree run` is one of them then.

@@ -26,8 +26,8 @@ thread_local! {
 #[inline(always)]
 pub(crate) fn prefetch_stack(fiber: FiberRef) {
     // SAFETY: a fiber in a queue has left its stack and is not entered before the caller, which has the
-    // queue, takes it out: so its context is not written. Or it is the caller, which yields, and whose context is
-    // written later, on this thread.
+    // queue, takes it out: so its context is not written. Or it is the caller, which yields: the context is written
+    // later, on this thread.
     let context = unsafe { &*fiber.context.get() };
     let sp = context.stack_pointer();
     for line in 0..3 {
