@@ -557,6 +557,11 @@ fn a_cancelled_thread_loses_no_signal_of_a_condition() {
 }
 
 #[test]
+fn asynchronous_cancellation_ends_waits_within_libc() {
+    compare_c("anywhere.c");
+}
+
+#[test]
 fn threads_are_cancelled_amid_signals_of_their_own() {
     compare_c("cancelled_settling.c");
 }

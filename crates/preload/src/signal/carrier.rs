@@ -4,7 +4,8 @@
 //! would begin another amid it. So handlers are called there only if that is neither this library's code, nor
 //! a function of libc, the loader or the kernel that this library may have called: one of its addresses lies
 //! near the top of the stack then. Otherwise the dispatcher tries again. (An address may have stayed there from an
-//! earlier call. Where a thread waits in libc, as in `getline`, that counts for nothing: see `leave_wait`.)
+//! earlier call. Where a thread waits in libc, as in `getline`, that counts for nothing: see `leave_wait`, and
+//! `was_waiting`.)
 //! Nor are they called within libc's malloc,
 //! whose cache of free blocks all threads of a carrier share: one that waits there would leave it to the others
 //! half changed.
@@ -150,6 +151,30 @@ fn interrupted(context: &ucontext_t) -> (usize, usize) {
     (context.uc_mcontext.pc as usize, context.uc_mcontext.sp as usize)
 }
 
+/// Whether the signal has ended a wait in the kernel: such a system call fails with `EINTR`, or is about to be made
+/// again.
+#[cfg(target_arch = "x86_64")]
+fn was_waiting(context: &ucontext_t) -> bool {
+    const SYSCALL: [u8; 2] = [0x0f, 0x05];
+    let registers = &context.uc_mcontext.gregs;
+    let [place, result, left_for] =
+        [libc::REG_RIP, libc::REG_RAX, libc::REG_RCX].map(|register| registers[register as usize]);
+    // SAFETY: what the program executes can be read, and these two bytes are in one piece of code: an instruction,
+    // or the one before.
+    let is_syscall = |place: i64| unsafe {
+        ptr::with_exposed_provenance::<[u8; 2]>(place as usize).read() == SYSCALL
+    };
+    // (The instruction leaves in this register where it returns to.)
+    let begins_again = left_for == place + SYSCALL.len() as i64 && is_syscall(place);
+    begins_again || result == -i64::from(libc::EINTR) && is_syscall(place - SYSCALL.len() as i64)
+}
+
+/// Not known here: nothing tells a call that is made again from one that is about to be made.
+#[cfg(target_arch = "aarch64")]
+fn was_waiting(_: &ucontext_t) -> bool {
+    false
+}
+
 /// Whether this library may have called what runs at `stack`, in the thread of `record`. (It may be wrong where
 /// an old address has stayed on the stack: then another look comes later.)
 fn is_called_by_us(stack: usize, record: &Record) -> bool {
@@ -212,7 +237,9 @@ unsafe extern "C-unwind" fn on_signal(_: c_int, info: *mut siginfo_t, context: *
             test_cancel();
         }
         // (Where a thread waits, its stack stays as it is: another look would find the same old addresses.)
-        if !waits && is_called_by_us(stack, record) {
+        // SAFETY: as above.
+        let stays = waits || ends_anywhere() && was_waiting(unsafe { &*context });
+        if !stays && is_called_by_us(stack, record) {
             return;
         }
     }
