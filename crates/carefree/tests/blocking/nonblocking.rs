@@ -61,6 +61,52 @@ fn an_eventfd_in_blocking_mode_is_waited_for() {
     });
 }
 
+/// What an eventfd never takes it refuses at once, full or not; and while one fiber waits for more room than there
+/// is, its carrier runs the others.
+#[test]
+fn a_full_eventfd_keeps_nothing_but_its_writers() {
+    carefree::Runtime::builder().carriers(1).build().unwrap().run(|| {
+        let event = eventfd(libc::EFD_SEMAPHORE);
+        let fd = event.as_raw_fd();
+        let write = |bytes: &[u8]| {
+            // SAFETY: bytes to read.
+            let written = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
+            if written >= 0 {
+                Ok(written)
+            } else {
+                Err(std::io::Error::last_os_error().raw_os_error())
+            }
+        };
+        let refused = || {
+            for bytes in [&b""[..], &[1; 7], &u64::MAX.to_ne_bytes()] {
+                assert_eq!(write(bytes), Err(Some(libc::EINVAL)), "{bytes:?}");
+            }
+        };
+        refused();
+        assert_eq!(write(&(u64::MAX - 3).to_ne_bytes()), Ok(8));
+        refused();
+        assert_eq!(write(&2u64.to_ne_bytes()), Ok(8));
+        refused();
+        // SAFETY: a pointer that leads nowhere.
+        assert_eq!(unsafe { libc::write(fd, 8 as *const _, 8) }, -1);
+        assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EFAULT));
+        let mut reader = event.try_clone().unwrap();
+        let mut read = || {
+            let mut count = [0; 8];
+            reader.read_exact(&mut count).unwrap();
+            u64::from_ne_bytes(count)
+        };
+        let writing = carefree::spawn(move || (&event).write(&2u64.to_ne_bytes()));
+        // The first makes room for 1, the second for 2.
+        for _ in 0..2 {
+            carefree::sleep(Duration::from_millis(5));
+            assert!(!writing.is_finished());
+            assert_eq!(read(), 1);
+        }
+        assert_eq!(writing.join().unwrap().unwrap(), 8);
+    });
+}
+
 #[test]
 fn a_regular_file_is_always_ready() {
     run(|| {

@@ -98,6 +98,11 @@ impl<'u> Buffers<'u> {
         if let [one] = self.all() { Some(*one) } else { None }
     }
 
+    /// The first of those left, once they have been read.
+    pub(crate) fn front(&self) -> Option<iovec> {
+        self.all().first().copied()
+    }
+
     /// Whether one is longer than any memory, which the kernel refuses.
     pub(crate) fn is_absurd(&self) -> bool {
         self.left() > isize::MAX as usize

@@ -4,10 +4,8 @@
 use std::ffi::c_int;
 
 use crate::call::user::User;
+use crate::io::count::COUNT;
 use crate::io::read_write;
-
-/// The size of an eventfd's count.
-const COUNT: usize = size_of::<u64>();
 
 /// What these functions return when so many bytes were moved.
 fn whole(moved: isize) -> c_int {

@@ -1,6 +1,7 @@
 //! `read`, `write` and their kin.
 
 pub(crate) mod call;
+mod count;
 pub mod eventfd;
 mod perform;
 pub mod read_write;

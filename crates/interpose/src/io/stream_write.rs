@@ -12,6 +12,7 @@ use crate::descriptor;
 use crate::descriptor::kind::Kind;
 use crate::descriptor::{File, Limit};
 use crate::io::call::Call;
+use crate::io::count::would_wait;
 use crate::io::stream::{
     has_rare_flags, is_impatient, is_misplaced, look_after_try, must_wait, operation, rest,
 };
@@ -21,7 +22,6 @@ use crate::socket::send_rest::transmit_rest;
 use crate::wait::multi_step::MultiStep;
 use crate::wait::offload;
 use crate::wait::parking::{self, On, Parked};
-use crate::wait::readiness::is_ready;
 use crate::wait::user_op::UserOp;
 
 /// Writes.
@@ -53,6 +53,9 @@ pub(crate) fn put(call: &Call, file: Option<&'static File>) -> Answer {
                     is_plain && errno == libc::EOPNOTSUPP && file.kind(fd) == Kind::Stream
                 }) {
                     file.refused_try();
+                    if put == 0 && !would_wait(call, Some(file)) {
+                        return call.plainly();
+                    }
                 }
                 if put == 0 && is_misplaced(call, file) {
                     return seekable::perform(call, descriptor::seen(file, fd));
@@ -114,7 +117,8 @@ pub(crate) fn put(call: &Call, file: Option<&'static File>) -> Answer {
             false => parking::perform_until(&op, on, deadline),
         };
         let answer = match parked {
-            Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
+            // (epoll cannot say when an eventfd has room for more than 1.)
+            Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN | libc::EOPNOTSUPP)) => {
                 let rest = rest(call, &buffers, put);
                 steps.offload(|| rest.plainly())
             }
@@ -152,18 +156,6 @@ fn write_when_ready(op: &UserOp, on: On, deadline: u64) -> Parked {
             Attempt::Again => {}
         }
     }
-}
-
-/// Whether a write to what cannot be tried (an eventfd) would wait: not in non-blocking mode, and not if there
-/// is room. Should another process have changed the mode, or another writer have taken the room when the call comes,
-/// which takes a count of 2^64, the carrier waits. Of so few bytes, it does not for a pipe that has the number by now
-/// either.
-fn would_wait(call: &Call, file: Option<&File>) -> bool {
-    const COUNT: usize = size_of::<u64>();
-    let is_count = call.given.length() == COUNT;
-    let was_impatient = is_count && file.is_some_and(File::was_impatient);
-    let has_room = || is_count && is_ready(call.fd, libc::POLLOUT);
-    !(was_impatient || is_impatient(file, call.fd) || has_room())
 }
 
 /// Whether a write that cannot be tried is to a pipe, and allowed to wait.

@@ -290,8 +290,12 @@ unsafe fn transfer(
     let vectors = if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(iov, count) } };
     let room = if kind == libc::S_IFIFO { PIPE_WRITE } else { TERMINAL_WRITE };
     let fits = vectors.iter().map(|vector| vector.iov_len).sum::<usize>() <= room;
-    // Other files (an eventfd) take a list as it is or refuse it.
+    // Other files take a list as it is or refuse it.
     let takes_parts = kind == libc::S_IFIFO || kind == libc::S_IFCHR;
+    if way == Way::Out && kind == 0 {
+        // An eventfd is writable when there is room for 1: for more, the call may wait.
+        return Attempt::Unsupported;
+    }
     if way == Way::In || fits || !takes_parts {
         return plain(iov as usize, count);
     }
