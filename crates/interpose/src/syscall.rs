@@ -23,7 +23,7 @@ use crate::process::wait;
 use crate::socket::{accept, connect, messages, receive, receive_message, send};
 use crate::thread::{name, sched_yield};
 use crate::time::sleep;
-use crate::transfer::{sendfile, splice};
+use crate::transfer::{copy, sendfile, splice};
 use crate::{futex, signal};
 
 /// # Safety
@@ -223,7 +223,7 @@ unsafe fn by_a_fiber(number: c_long, arguments: [usize; 6]) -> c_long {
             libc::SYS_tee => splice::tee(fd, b as c_int, c, word(d)) as c_long,
             libc::SYS_vmsplice => splice::vmsplice(fd, word(b), c, word(d)) as c_long,
             libc::SYS_copy_file_range => {
-                splice::copy_file_range(fd, word(b), c as c_int, word(d), e, word(f)) as c_long
+                copy::copy_file_range(fd, word(b), c as c_int, word(d), e, word(f)) as c_long
             }
             #[cfg(target_arch = "x86_64")]
             libc::SYS_pause => signal::pause().into(),

@@ -346,6 +346,37 @@ fn files_are_copied() {
     });
 }
 
+/// Asking another thread takes longer than copying what is in memory.
+#[test]
+fn a_little_is_copied_without_parking() {
+    carefree::Runtime::builder().carriers(1).build().unwrap().run(|| {
+        let parks = |call: &dyn Fn() -> isize| {
+            let other = carefree::spawn(|| {});
+            let moved = call();
+            let parks = other.is_finished();
+            other.join().unwrap();
+            (moved, parks)
+        };
+        for (length, waits) in [(11, false), (BYTES, true)] {
+            let (from, to) = (file(), file());
+            from.set_len(length as u64).unwrap();
+            to.set_len(0).unwrap();
+            let [source, target] = [from.as_raw_fd(), to.as_raw_fd()];
+            let much = 1 << 30;
+            // SAFETY: no places are given.
+            let copy = || unsafe { libc::copy_file_range(source, NONE, target, NONE, much, 0) };
+            // SAFETY: no place is given.
+            let send = || unsafe { libc::sendfile(target, source, NONE, much) };
+            let calls: [&dyn Fn() -> isize; 2] = [&copy, &send];
+            for (count, call) in calls.into_iter().enumerate() {
+                (&from).rewind().unwrap();
+                assert_eq!(parks(call), (length as isize, waits), "call {count}");
+            }
+            assert_eq!(to.metadata().unwrap().len(), 2 * length as u64);
+        }
+    });
+}
+
 #[test]
 fn cancellation_and_timeouts_reach_in() {
     run(|| {

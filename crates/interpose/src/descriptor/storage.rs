@@ -57,18 +57,12 @@ impl Storage {
         if warm::is_known(inode) {
             return if is_buffered(fd) { Storage::Disk } else { Storage::Other };
         }
-        let mut status = MaybeUninit::<libc::statfs>::uninit();
-        let arguments = [fd as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0];
-        // SAFETY: there is room for the answer.
-        if unsafe { kernel::call(libc::SYS_fstatfs, arguments) }.is_err() {
-            return Storage::Other;
-        }
-        // SAFETY: the call has succeeded and so filled it.
-        let file_system = unsafe { status.assume_init() }.f_type;
-        match file_system as u32 {
-            TMPFS | RAMFS => Storage::Memory,
-            PROC | SYSFS | CGROUP | CGROUP2 | DEBUGFS | TRACEFS | SECURITYFS => Storage::Kernel,
-            EXT | XFS | BTRFS | F2FS | OVERLAYFS if is_buffered(fd) => Storage::Disk,
+        match file_system(fd) {
+            Some(TMPFS | RAMFS) => Storage::Memory,
+            Some(PROC | SYSFS | CGROUP | CGROUP2 | DEBUGFS | TRACEFS | SECURITYFS) => {
+                Storage::Kernel
+            }
+            Some(EXT | XFS | BTRFS | F2FS | OVERLAYFS) if is_buffered(fd) => Storage::Disk,
             _ => Storage::Other,
         }
     }
@@ -103,6 +97,21 @@ const XFS: u32 = 0x5846_5342;
 const BTRFS: u32 = 0x9123_683e;
 const F2FS: u32 = 0xf2f5_2010;
 const OVERLAYFS: u32 = 0x794c_7630;
+
+/// The number of the file system that `fd` is on.
+fn file_system(fd: c_int) -> Option<u32> {
+    let mut status = MaybeUninit::<libc::statfs>::uninit();
+    let arguments = [fd as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0];
+    // SAFETY: there is room for the answer.
+    unsafe { kernel::call(libc::SYS_fstatfs, arguments) }.ok()?;
+    // SAFETY: the call has succeeded and so filled it.
+    Some(unsafe { status.assume_init() }.f_type as u32)
+}
+
+/// Whether a file's blocks may become those of a copy, too.
+pub(crate) fn may_share_blocks(fd: c_int) -> bool {
+    !matches!(file_system(fd), Some(EXT | F2FS))
+}
 
 /// Whether writes end in the page cache.
 fn is_buffered(fd: c_int) -> bool {

@@ -120,20 +120,26 @@ pub(crate) fn slow_end(
     slow_source((from, source, place), length)
 }
 
+/// Where a call reads that was given this pointer to an offset.
+pub(crate) fn place(offset: User<off_t>) -> At {
+    // (A pointer that leads nowhere is the kernel's to report.)
+    offset.read().map_or(At::Position, At::Offset)
+}
+
+/// Bytes of a regular file; 0 of what is none.
+pub(crate) fn length_of(fd: c_int) -> off_t {
+    sys::status(fd).map_or(0, |status| status.st_size)
+}
+
 /// The source, if the data at the offset or position may have to be fetched from a disk or a remote file.
 pub(crate) fn slow_source(
-    (from, source, place): (c_int, Seen, User<off_t>),
+    (from, source, offset): (c_int, Seen, User<off_t>),
     length: usize,
 ) -> Option<c_int> {
-    let at = || match place.check(1) {
-        // SAFETY: it can be read.
-        Ok(()) => At::Offset(unsafe { place.read_seen() }),
-        Err(_) => At::Position,
-    };
     let waits = match source.storage {
         Storage::None | Storage::Memory | Storage::Kernel => false,
         // Most pipes and sockets take no more at once.
-        Storage::Disk => !seekable::is_in_memory(from, at(), length.min(CHUNK) as u64),
+        Storage::Disk => !seekable::is_in_memory(from, place(offset), length.min(CHUNK) as u64),
         Storage::Device | Storage::Other => true,
     };
     waits.then_some(from)

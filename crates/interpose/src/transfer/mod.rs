@@ -8,7 +8,8 @@
 //! * `splice` from a pipe to such a socket copies what is in the pipe, sends the copy, and then removes from
 //!   the pipe what the socket has accepted; fibers that do so with the same pipe do it one at a time;
 //! * all else is tried, and tried again when both ends are ready;
-//! * a thread that may block moves data between disks, which ends by itself.
+//! * between files that have a position, which ends by itself, the carrier moves a little that is in memory, and a
+//!   thread that may block all else.
 //!
 //! A call to a file in non-blocking mode does not wait, and the kernel makes it.
 //!
@@ -16,6 +17,7 @@
 //! poll and the call. And in one case the result differs from a thread's: a reader of a pipe from which another
 //! fiber splices to a socket may read data that the splice sends as well.
 
+pub mod copy;
 mod ends;
 pub mod sendfile;
 pub mod splice;

@@ -14,9 +14,11 @@ use crate::descriptor;
 use crate::descriptor::kind::{Kind, Seen};
 use crate::descriptor::option::option;
 use crate::descriptor::storage::{self, Storage};
+use crate::io::call::At;
 use crate::io::read_write;
 use crate::socket::send::transmit_as;
-use crate::transfer::ends::{CHUNK, blocking, is_sent_to, look, slow_source};
+use crate::transfer::copy::is_copied_soon;
+use crate::transfer::ends::{CHUNK, blocking, is_sent_to, length_of, look, place, slow_source};
 use crate::transfer::splice::splice_all_kinds;
 use crate::wait::multi_step::MultiStep;
 use crate::wait::offload;
@@ -60,6 +62,7 @@ fn send_file(to: c_int, from: c_int, offset: User<off_t>, count: usize) -> Answe
     }
     match target.kind {
         _ if is_far_beyond_end((from, source, offset)) => offload::on_file(from, plainly),
+        _ if is_copied_soon((from, offset), to, count) => plainly(),
         _ if target.storage != Storage::None => offload::on_file(to, plainly),
         // The kernel refuses this at once.
         _ if !is_sent_to(to) => plainly(),
@@ -105,22 +108,15 @@ const SHORT: u64 = i32::MAX as u64;
 
 /// Whether the offset may be beyond the file system's limit: `sendfile` reports that, as no other call does,
 /// and before it waits.
-fn is_far_beyond_end((from, source, place): (c_int, Seen, User<off_t>)) -> bool {
+fn is_far_beyond_end((from, source, offset): (c_int, Seen, User<off_t>)) -> bool {
     if source.kind != Kind::Regular {
         return false;
     }
-    let begin = match (place.is_null(), place.check(1)) {
-        (true, _) => storage::position(from).unwrap_or(0),
-        // SAFETY: it can be read.
-        (false, Ok(())) => unsafe { place.read_seen() as u64 },
-        (false, Err(_)) => 0,
+    let begin = match place(offset) {
+        At::Position => storage::position(from).unwrap_or(0),
+        At::Offset(offset) => offset as u64,
     };
-    begin > SHORT && begin >= length(from) as u64
-}
-
-/// Bytes of a regular file; 0 of what is none.
-fn length(fd: c_int) -> off_t {
-    sys::status(fd).map_or(0, |status| status.st_size)
+    begin > SHORT && begin >= length_of(from) as u64
 }
 
 /// `sendfile` by reading and writing; `None` if nothing can be read.
@@ -144,7 +140,7 @@ fn copy(
     };
     // `MSG_MORE` is used only while there is more: with it, a socket holds data back for up to a fifth of a
     // second, and callers that send a whole file ask for as much as possible.
-    let there = length(from).saturating_sub(begin).clamp(0, count as off_t) as usize;
+    let there = length_of(from).saturating_sub(begin).clamp(0, count as off_t) as usize;
     let mut buffer = vec![0u8; count.min(CHUNK)];
     let seats = [Seat::new(), Seat::new()];
     let mut writing = MultiStep::new(to, &seats[0]);

@@ -1,4 +1,4 @@
-//! `splice`, `tee`, `vmsplice`, `copy_file_range`.
+//! `splice`, `tee`, `vmsplice`.
 
 use std::ffi::{c_int, c_uint};
 
@@ -10,7 +10,7 @@ use libc::{iovec, off_t};
 use crate::call::answer::{Answer, answer};
 use crate::call::pipe::Pipe;
 use crate::call::sys::{self, Number, Word};
-use crate::call::uninterrupted::{offload, uninterrupted};
+use crate::call::uninterrupted::uninterrupted;
 use crate::call::user::User;
 use crate::descriptor::kind::Kind;
 use crate::descriptor::option::option;
@@ -29,6 +29,7 @@ use crate::wait::readiness::is_ready;
 /// The flags that `splice` has.
 const ALL_FLAGS: c_uint =
     libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK | libc::SPLICE_F_MORE | libc::SPLICE_F_GIFT;
+
 interpose! {
     /// `splice(2)`.
     safe fn splice(
@@ -67,20 +68,6 @@ interpose! {
         let end = if can_write(fd) { output(Some(fd)) } else { input(Some(fd)) };
         // Here the kernel ignores the pipe's mode and looks only at the flags.
         answer(when_ready([end, End::default()], flags, |_| true, attempt))
-    }
-}
-
-interpose! {
-    /// `copy_file_range(2)`, on a thread that may block.
-    safe fn copy_file_range(
-        from: c_int,
-        from_offset: User<off_t>,
-        to: c_int,
-        to_offset: User<off_t>,
-        length: usize,
-        flags: c_uint,
-    ) -> isize, number SYS_copy_file_range {
-        offload(|| original(from, from_offset, to, to_offset, length, flags))
     }
 }
 
