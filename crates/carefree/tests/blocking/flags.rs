@@ -274,6 +274,46 @@ fn connecting_to_a_full_queue_has_a_limit() {
     });
 }
 
+/// A second call waits for the connection that the first has begun, and says so.
+#[test]
+fn a_connection_that_was_begun_has_a_limit_again() {
+    let connect_twice = || {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        // SAFETY: no memory is involved.
+        assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
+        // Then the queue is full, and others are not answered.
+        let _first = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        // SAFETY: a socket of our own.
+        let socket =
+            unsafe { OwnedFd::from_raw_fd(libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0)) };
+        let limit = libc::timeval { tv_sec: 0, tv_usec: 50_000 };
+        let address = libc::sockaddr_in {
+            sin_family: libc::AF_INET as u16,
+            sin_port: port.to_be(),
+            sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes([127, 0, 0, 1]) },
+            sin_zero: [0; 8],
+        };
+        let fd = socket.as_raw_fd();
+        let [limit_size, address_size] = [size_of_val(&limit), size_of_val(&address)];
+        // SAFETY: a time and its length.
+        let set = unsafe {
+            let value = (&raw const limit).cast();
+            libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_SNDTIMEO, value, limit_size as u32)
+        };
+        assert_eq!(set, 0);
+        // SAFETY: an address and its length.
+        let connect = || unsafe {
+            checked(libc::connect(fd, (&raw const address).cast(), address_size as u32))
+        };
+        [connect(), connect()]
+    };
+    assert_eq!(connect_twice(), [Err(libc::EINPROGRESS), Err(libc::EALREADY)]);
+    on_one_carrier(move || {
+        assert_eq!(connect_twice(), [Err(libc::EINPROGRESS), Err(libc::EALREADY)]);
+    });
+}
+
 /// The first packet cannot carry data yet (there is no cookie), so the call waits for the connection.
 #[test]
 fn data_goes_with_a_connection_or_after_it() {

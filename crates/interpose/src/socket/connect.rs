@@ -26,6 +26,7 @@ use std::ffi::c_int;
 use carefree_ground::kernel;
 use carefree_ground::lock::Lock;
 use carefree_runtime::Reason;
+use carefree_runtime::clock::NEVER;
 use libc::{sockaddr, socklen_t};
 
 use crate::call::answer::{Answer, answer};
@@ -59,10 +60,12 @@ fn make_connection(fd: c_int, address: User<sockaddr>, length: socklen_t) -> Ans
     }
     let op = UserOp::connect(fd, address, length);
     let on = On { fd, reason: Reason::Connect, limit: Some(Limit::Send) };
-    match parking::perform(&op, on) {
+    let deadline = parking::deadline(fd, on.limit);
+    let was_connecting = deadline != NEVER && is_connecting(fd);
+    match parking::perform_until(&op, on, deadline) {
         // A stream of `AF_UNIX` has waited for room in the listener's queue: no connection was begun.
         Parked::Late if option(fd, libc::SO_DOMAIN) == Ok(libc::AF_UNIX) => Err(libc::EAGAIN),
-        Parked::Late => Err(libc::EINPROGRESS),
+        Parked::Late => Err(late(was_connecting)),
         Parked::Unsupported => connect_in_steps(fd, address, length),
         Parked::Answered(answer) => answer,
     }
@@ -88,15 +91,37 @@ fn is_bound(fd: c_int) -> bool {
     }
 }
 
+/// Whether a connection of TCP has been begun on a socket, and is not made yet.
+fn is_connecting(fd: c_int) -> bool {
+    /// `TCP_SYN_SENT` of the kernel's `net/tcp_states.h`.
+    const SYN_SENT: u8 = 2;
+    let mut state = 0u8;
+    let mut length = size_of_val(&state) as socklen_t;
+    let [state_at, length_at] = [&raw mut state as usize, &raw mut length as usize];
+    let arguments =
+        [fd as usize, libc::IPPROTO_TCP as usize, libc::TCP_INFO as usize, state_at, length_at, 0];
+    // SAFETY: the kernel writes the first byte of what it knows, which is the state, for that is all the room.
+    let asked = unsafe { kernel::call(libc::SYS_getsockopt, arguments) };
+    asked.is_ok() && state == SYN_SENT
+}
+
+/// What a call says that has waited too long for a connection.
+fn late(was_connecting: bool) -> c_int {
+    if was_connecting { libc::EALREADY } else { libc::EINPROGRESS }
+}
+
 /// Connects where the reactor can only wait for a connection that was begun.
 #[cold]
 fn connect_in_steps(fd: c_int, address: User<sockaddr>, length: socklen_t) -> Answer {
     static QUEUES: Polled = Polled::new();
     let plain = [fd.into(), address.into(), length.into()];
     let begin = || connect_at_once(fd, plain);
+    let mut was_connecting = None;
     loop {
         match begin() {
-            Err(libc::EINPROGRESS | libc::EALREADY) => {}
+            Err(errno @ (libc::EINPROGRESS | libc::EALREADY)) => {
+                was_connecting.get_or_insert(errno == libc::EALREADY);
+            }
             // The queue of a listener of `AF_UNIX` is full: there is no file to wait on.
             Err(libc::EAGAIN) => {
                 let deadline = parking::deadline(fd, Some(Limit::Send));
@@ -112,7 +137,7 @@ fn connect_in_steps(fd: c_int, address: User<sockaddr>, length: socklen_t) -> An
             // Another call tells the result.
             Parked::Answered(Ok(_)) => {}
             Parked::Answered(Err(errno)) => return Err(errno),
-            Parked::Late => return Err(libc::EINPROGRESS),
+            Parked::Late => return Err(late(was_connecting == Some(true))),
             Parked::Unsupported => {
                 return offload(|| sys::call(Number::CONNECT, plain));
             }
