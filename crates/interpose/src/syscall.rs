@@ -24,6 +24,7 @@ use crate::socket::{accept, connect, messages, receive, receive_message, send};
 use crate::thread::{name, sched_yield};
 use crate::time::sleep;
 use crate::transfer::{copy, sendfile, splice};
+use crate::wait::readiness::SIGNALS;
 use crate::{futex, signal};
 
 /// # Safety
@@ -106,6 +107,11 @@ unsafe extern "C-unwind" fn no_futex(
     }
 }
 
+/// Whether a call takes this set of signals, or none. It fails at once if the size is another.
+fn is_set(set: usize, size: usize) -> bool {
+    set == 0 || size == SIGNALS
+}
+
 /// A fiber makes a system call, but not `futex`.
 ///
 /// # Safety
@@ -180,29 +186,33 @@ unsafe fn by_a_fiber(number: c_long, arguments: [usize; 6]) -> c_long {
             }
             #[cfg(target_arch = "x86_64")]
             libc::SYS_poll => pollfd::poll(word(a), word(b), c as c_int).into(),
-            libc::SYS_ppoll => pollfd::ppoll(word(a), word(b), word(c), word(d)).into(),
+            libc::SYS_ppoll if is_set(d, e) => {
+                pollfd::ppoll(word(a), word(b), word(c), word(d)).into()
+            }
             #[cfg(target_arch = "x86_64")]
             libc::SYS_select => {
                 select::select(a as c_int, word(b), word(c), word(d), word(e)).into()
             }
             #[cfg(target_arch = "x86_64")]
             libc::SYS_epoll_wait => epoll::epoll_wait(fd, word(b), c as c_int, d as c_int).into(),
-            libc::SYS_epoll_pwait => {
+            libc::SYS_epoll_pwait if is_set(e, f) => {
                 epoll::epoll_pwait(fd, word(b), c as c_int, d as c_int, word(e)).into()
             }
-            libc::SYS_epoll_pwait2 => {
+            libc::SYS_epoll_pwait2 if is_set(e, f) => {
                 epoll::epoll_pwait2(fd, word(b), c as c_int, word(d), word(e)).into()
             }
             libc::SYS_pselect6 => {
                 // The argument points to the pointer to the set of signals, and its length.
-                let mask: User<User<libc::sigset_t>> = word(f);
-                let mask = match mask.is_null() {
-                    true => User::NULL,
-                    false => match mask.read() {
-                        Ok(mask) => mask,
-                        Err(errno) => return answer(Err(errno)) as c_long,
-                    },
+                let given: User<u64> = word(f);
+                let read = |index| if given.is_null() { Ok(0) } else { given.after(index).read() };
+                let (mask, size) = match (read(0), read(1)) {
+                    (Ok(mask), Ok(size)) => (mask as usize, size as usize),
+                    _ => return answer(Err(libc::EFAULT)) as c_long,
                 };
+                if !is_set(mask, size) {
+                    return syscall::original(number, a, b, c, d, e, f);
+                }
+                let mask = word(mask);
                 select::pselect(a as c_int, word(b), word(c), word(d), word(e), mask).into()
             }
             // With a fifth argument, which only the system call has, it reports the child's resource usage.
@@ -227,8 +237,10 @@ unsafe fn by_a_fiber(number: c_long, arguments: [usize; 6]) -> c_long {
             }
             #[cfg(target_arch = "x86_64")]
             libc::SYS_pause => signal::pause().into(),
-            libc::SYS_rt_sigsuspend => signal::sigsuspend(word(a)).into(),
-            libc::SYS_rt_sigtimedwait => signal::sigtimedwait(word(a), word(b), word(c)).into(),
+            libc::SYS_rt_sigsuspend if b == SIGNALS => signal::sigsuspend(word(a)).into(),
+            libc::SYS_rt_sigtimedwait if d == SIGNALS => {
+                signal::sigtimedwait(word(a), word(b), word(c)).into()
+            }
             libc::SYS_mq_timedreceive => {
                 posix_queue::mq_timedreceive(fd, word(b), c, word(d), word(e)) as c_long
             }

@@ -562,6 +562,11 @@ fn asynchronous_cancellation_ends_waits_within_libc() {
 }
 
 #[test]
+fn clocks_times_and_sizes_are_refused_as_by_libc_and_the_kernel() {
+    compare_c("clocks.c");
+}
+
+#[test]
 fn threads_are_cancelled_amid_signals_of_their_own() {
     compare_c("cancelled_settling.c");
 }

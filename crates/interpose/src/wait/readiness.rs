@@ -14,7 +14,7 @@ use crate::call::user::User;
 use crate::time::duration;
 
 /// Bytes of the kernel's set of signals.
-const SIGNALS: usize = 8;
+pub(crate) const SIGNALS: usize = 8;
 
 /// Which function of its kind the program has called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
