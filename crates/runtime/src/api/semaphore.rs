@@ -40,6 +40,7 @@ pub struct Semaphore {
 const WAITED_FOR: usize = 1;
 const ONE: usize = 2;
 const MAX: usize = usize::MAX / 4;
+const FULL: &str = "a semaphore has at most usize::MAX / 4 permits";
 
 impl Semaphore {
     /// A semaphore with `permits` free permits.
@@ -47,7 +48,7 @@ impl Semaphore {
     /// # Panics
     /// If there are more than `usize::MAX / 4`.
     pub const fn new(permits: usize) -> Semaphore {
-        assert!(permits <= MAX, "a semaphore has at most usize::MAX / 4 permits");
+        assert!(permits <= MAX, "{}", FULL);
         Semaphore { state: AtomicUsize::new(permits * ONE) }
     }
 
@@ -104,11 +105,10 @@ impl Semaphore {
     /// # Panics
     /// If there were more than `usize::MAX / 4` then.
     pub fn release(&self, count: usize) {
-        let full = "a semaphore has at most usize::MAX / 4 permits";
-        assert!(count <= MAX, "{full}");
+        assert!(count <= MAX, "{FULL}");
         let mut state = self.state.load(Ordering::Relaxed);
         while state & WAITED_FOR == 0 {
-            assert!(state / ONE + count <= MAX, "{full}");
+            assert!(state / ONE + count <= MAX, "{FULL}");
             let more = state + count * ONE;
             match self.state.compare_exchange_weak(
                 state,
@@ -125,13 +125,18 @@ impl Semaphore {
 
     #[cold]
     fn hand_over(&self, count: usize) {
+        let mut fits = true;
         lot::unpark_then(self.key(), count, UNPARKED, |woken, others| {
             // Permits are left over only if none waits any more: the flag and free permits exclude each other.
             let flag = if others() { WAITED_FOR } else { 0 };
-            let rest = (count - woken) * ONE;
-            let add = |state: usize| Some(((state & !WAITED_FOR) + rest) | flag);
-            let _ = self.state.fetch_update(Ordering::Release, Ordering::Relaxed, add);
+            let add = |state: usize| {
+                // Others may have been released since the caller looked.
+                let free = state / ONE + (count - woken);
+                (free <= MAX).then_some((free * ONE) | flag)
+            };
+            fits = self.state.fetch_update(Ordering::Release, Ordering::Relaxed, add).is_ok();
         });
+        assert!(fits, "{FULL}");
     }
 
     fn key(&self) -> usize {
