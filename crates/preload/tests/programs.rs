@@ -567,6 +567,11 @@ fn clocks_times_and_sizes_are_refused_as_by_libc_and_the_kernel() {
 }
 
 #[test]
+fn other_processes_wake_waits_for_words() {
+    compare_c("outside.c");
+}
+
+#[test]
 fn threads_are_cancelled_amid_signals_of_their_own() {
     compare_c("cancelled_settling.c");
 }

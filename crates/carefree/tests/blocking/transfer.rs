@@ -360,7 +360,6 @@ fn a_little_is_copied_without_parking() {
         for (length, waits) in [(11, false), (BYTES, true)] {
             let (from, to) = (file(), file());
             from.set_len(length as u64).unwrap();
-            to.set_len(0).unwrap();
             let [source, target] = [from.as_raw_fd(), to.as_raw_fd()];
             let much = 1 << 30;
             // SAFETY: no places are given.
@@ -369,10 +368,22 @@ fn a_little_is_copied_without_parking() {
             let send = || unsafe { libc::sendfile(target, source, NONE, much) };
             let calls: [&dyn Fn() -> isize; 2] = [&copy, &send];
             for (count, call) in calls.into_iter().enumerate() {
-                (&from).rewind().unwrap();
-                assert_eq!(parks(call), (length as isize, waits), "call {count}");
+                let parks = || {
+                    (&from).rewind().unwrap();
+                    (&to).rewind().unwrap();
+                    to.set_len(0).unwrap();
+                    let (moved, parks) = parks(call);
+                    assert_eq!(
+                        (moved, to.metadata().unwrap().len()),
+                        (length as isize, length as u64)
+                    );
+                    parks
+                };
+                // (It does now and then: while a thread copies another test's file that looks the same from afar, or
+                // when a carrier has been added because this one was kept. And a thread may be quick.)
+                let often = (0..100).filter(|_| parks()).count();
+                assert_eq!(often > 50, waits, "call {count}: {often}");
             }
-            assert_eq!(to.metadata().unwrap().len(), 2 * length as u64);
         }
     });
 }

@@ -4,7 +4,8 @@
 //!
 //! Without `FUTEX_PRIVATE_FLAG` another process may wake waiters, and it cannot see fibers. So such a wait
 //! ends after [`RECHECK`] at the latest, as a spurious wake-up, which the futex contract allows at any time:
-//! the caller looks at the word again.
+//! the caller looks at the word again. Its next wait is the kernel's: see [`outside`]. Over epoll, and where no hosted
+//! thread waits, it ends as the first one.
 
 use std::ffi::{c_int, c_long};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -22,6 +23,7 @@ use crate::call::host;
 use crate::call::memory;
 use crate::call::user::User;
 use crate::futex::call::{command, is_private, key};
+use crate::futex::outside;
 use crate::time::deadline::{Clock, absolute};
 use crate::time::duration;
 use crate::wait::starvation::Starving;
@@ -127,6 +129,11 @@ pub(crate) fn wait(
                 Err(libc::ETIMEDOUT | libc::EINTR) => {}
                 ended => return Ok(ended),
             }
+            let goes_on = || may_go_on(time);
+            let reason = reason(word.address(), value);
+            if let Some(ended) = outside::wait(word, (value, mask), deadline, reason, goes_on) {
+                return Ok(ended);
+            }
             clock::now().saturating_add(RECHECK)
         }
     };
@@ -145,20 +152,26 @@ pub(crate) fn wait(
             let _starving = starving(address, value);
             park_tagged(key, mask, validate, reason, until)
         });
-        // A signal has come for a hosted thread. The kernel begins a wait without a time limit again, if the
-        // handler asks for that.
-        let goes_on = || host::waits_on() || handles_and_goes_on() && time.is_null();
-        if outcome != Outcome::Cancelled || !goes_on() {
+        if outcome != Outcome::Cancelled || !may_go_on(time) {
             break outcome;
         }
     };
     Ok(match outcome {
         Outcome::Unparked => Ok(0),
         Outcome::Invalid => Err(libc::EAGAIN),
-        Outcome::TimedOut if look_again < deadline => Ok(0),
+        Outcome::TimedOut if look_again < deadline => {
+            outside::note(address);
+            Ok(0)
+        }
         Outcome::TimedOut => Err(libc::ETIMEDOUT),
         Outcome::Cancelled => Err(libc::EINTR),
     })
+}
+
+/// A signal has come for a hosted thread that waits. The kernel begins a wait without a time limit again, if the handler
+/// asks for that.
+fn may_go_on(time: User<libc::timespec>) -> bool {
+    host::waits_on() || handles_and_goes_on() && time.is_null()
 }
 
 /// Handles the signals that have interrupted a wait; whether that may be begun again.

@@ -12,6 +12,7 @@ use carefree_runtime::lot::{self, is_waited_after_change};
 
 use crate::call::user::User;
 use crate::futex::call::{ANY, Kernel, is_private, key};
+use crate::futex::outside;
 use crate::wait::starvation::let_woken_run;
 
 /// One in so many wake-ups asks the kernel before it wakes fibers.
@@ -63,14 +64,12 @@ fn wake_threads_first<K: Kernel>(
 /// Has the kernel wake threads. The mask is for `FUTEX_WAKE_BITSET`; the kernel ignores the other arguments.
 #[inline(never)]
 fn wake_threads<K: Kernel>(word: User<u32>, operation: c_int, value: u32, mask: u32) -> c_long {
-    K::futex([
-        word.into(),
-        operation.into(),
-        value.into(),
-        0usize.into(),
-        0usize.into(),
-        mask.into(),
-    ])
+    let none = 0usize.into();
+    let woken = K::futex([word.into(), operation.into(), value.into(), none, none, mask.into()]);
+    if woken > 0 && !is_private(operation) {
+        outside::woken_from_here(word.address());
+    }
+    woken
 }
 
 /// Whether threads are woken first this time.

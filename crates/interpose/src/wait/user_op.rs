@@ -27,6 +27,11 @@ impl<'u> UserOp<'u> {
         UserOp(Op::WaitId { kind, id, info: std::ptr::null_mut(), options }, PhantomData)
     }
 
+    /// Waits while the word, which may be shared with other processes, has this value.
+    pub(crate) fn futex_wait(word: User<'u, u32>, value: u32, mask: u32) -> UserOp<'u> {
+        UserOp(Op::FutexWait { address: word.pointer(), value, mask }, PhantomData)
+    }
+
     pub(crate) fn accept(
         fd: c_int,
         address: User<'u, sockaddr>,
