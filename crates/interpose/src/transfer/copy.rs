@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_uint};
 
 use libc::off_t;
 
-use crate::call::uninterrupted::offload;
+use crate::call::uninterrupted::{offload, uninterrupted};
 use crate::call::user::User;
 use crate::descriptor;
 use crate::descriptor::kind::{Kind, Seen};
@@ -24,7 +24,7 @@ interpose! {
     ) -> isize, number SYS_copy_file_range {
         let copy = || original(from, from_offset, to, to_offset, length, flags);
         match is_copied_soon((from, from_offset), to, length) {
-            true => copy(),
+            true => uninterrupted(copy),
             false => offload(copy),
         }
     }

@@ -1,9 +1,10 @@
-//! What is told of a timer's signal.
+//! What is told of a timer's signal, and by `timer_getoverrun` of the last one.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ptr;
 
+use carefree_ground::lock::Lock;
 use libc::siginfo_t;
 
 /// How a `siginfo_t` begins, where it is a timer's.
@@ -48,4 +49,37 @@ impl Expiry {
     pub(super) fn is_same(&self, other: &Expiry) -> bool {
         (self.id, self.signal) == (other.id, other.signal)
     }
+}
+
+/// The timers of which the last signal that the program has taken stands for several, and for how many more than one.
+static LATE: Lock<Vec<(c_int, c_int)>> = Lock::new(Vec::new());
+
+/// The program takes a signal of a timer's. (The caller must not park in the allocator.)
+pub(super) fn taken(expiry: &Expiry) {
+    let mut late = LATE.lock();
+    match (late.iter().position(|(id, _)| *id == expiry.id), expiry.overrun) {
+        (Some(place), 0) => _ = late.swap_remove(place),
+        (Some(place), overrun) => late[place].1 = overrun,
+        (None, 0) => {}
+        (None, overrun) => late.push((expiry.id, overrun)),
+    }
+}
+
+/// For how many more than one the last signal of a timer's stands.
+pub(super) fn overrun(id: c_int) -> c_int {
+    LATE.lock().iter().find(|(late, _)| *late == id).map_or(0, |(_, overrun)| *overrun)
+}
+
+/// A timer is set anew, or deleted.
+pub(super) fn forget(id: c_int) {
+    LATE.lock().retain(|(late, _)| *late != id);
+}
+
+/// In the child of a fork, which inherits no timers.
+///
+/// # Safety
+/// There is one thread, and it is not in here.
+pub(super) unsafe fn renew() {
+    // SAFETY: as this function demands.
+    unsafe { LATE.renew(Vec::new()) };
 }

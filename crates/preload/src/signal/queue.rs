@@ -8,7 +8,7 @@ use carefree_ground::lock::Lock;
 use carefree_runtime::wait::without_parking;
 use libc::siginfo_t;
 
-use crate::signal::expiry::Expiry;
+use crate::signal::expiry::{self, Expiry};
 use crate::signal::sent;
 use crate::signal::set::bit;
 
@@ -90,14 +90,19 @@ impl Queue {
         self.set.fetch_or(bit(signal), Ordering::SeqCst);
     }
 
-    /// Takes the first signal of a set: the thread's own before the process's, of these the lowest first.
+    /// Takes the first signal of a set, for the program: the thread's own before the process's, of these the lowest first.
     #[inline]
     pub(crate) fn take(&self, of: u64) -> Option<siginfo_t> {
         // Each call that may wait asks this at its end.
         if self.set() & of == 0 {
             return None;
         }
-        self.take_if(of, |came| !came.for_any).or_else(|| self.take_if(of, |_| true))
+        let mut taken =
+            self.take_if(of, |came| !came.for_any).or_else(|| self.take_if(of, |_| true));
+        if let Some(expiry) = taken.as_mut().and_then(Expiry::of) {
+            without_parking(|| expiry::taken(expiry));
+        }
+        taken
     }
 
     /// [`take`](Self::take) of those that another thread may have as well.

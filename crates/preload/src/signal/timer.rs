@@ -30,7 +30,7 @@ use carefree_runtime::hosted;
 use carefree_runtime::wait::without_parking;
 use libc::{clockid_t, itimerspec, sigevent, siginfo_t, timespec};
 
-use crate::signal::expiry::Expiry;
+use crate::signal::expiry::{self, Expiry};
 use crate::signal::set::{OURS, give_to_process, is_signal};
 use crate::signal::{alarm, deliver, post};
 use crate::thread::record::set_errno;
@@ -89,7 +89,10 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// There is one thread, and it is not in here.
 pub(super) unsafe fn renew() {
     // SAFETY: as this function demands.
-    unsafe { TIMERS.renew(Vec::new()) };
+    unsafe {
+        TIMERS.renew(Vec::new());
+        expiry::renew();
+    }
     COUNT.store(0, Ordering::Relaxed);
 }
 
@@ -259,8 +262,22 @@ unsafe fn get(id: c_int, told: *mut itimerspec) -> Option<c_int> {
     Some(0)
 }
 
+/// `timer_getoverrun`: what was taken from the kernel, which `kernels` tells of, may have waited for its thread.
+fn overrun(id: c_int, kernels: impl FnOnce() -> c_int) -> c_int {
+    // One that calls a function sends no signal.
+    let called = with(id, |timer| timer.used.filter(|_| timer.call.is_some()));
+    if let Some(Some(used)) = called {
+        return used.overrun;
+    }
+    match kernels() {
+        late if late >= 0 && id >= 0 && post::is_open() => expiry::overrun(id),
+        late => late,
+    }
+}
+
 /// The timer is deleted.
 fn forget(id: c_int) {
+    expiry::forget(id);
     if COUNT.load(Ordering::Relaxed) == 0 {
         return;
     }
@@ -424,7 +441,11 @@ stand_in! {
         // SAFETY: the caller's arguments.
         unsafe {
             if let Some(errno) = set(id, flags, new, old) {
-                return answer(settled(if errno == 0 { Ok(0) } else { Err(errno) }));
+                let set = settled(if errno == 0 { Ok(0) } else { Err(errno) });
+                if set == 0 {
+                    expiry::forget(id);
+                }
+                return answer(set);
             }
             let mut own = MaybeUninit::<itimerspec>::uninit();
             let before = if old.is_null() { own.as_mut_ptr() } else { old };
@@ -432,6 +453,9 @@ stand_in! {
             // (What calls a function sends no signal.)
             if set == 0 && id >= 0 && may_have_sent(&before.read()) {
                 deliver::settle();
+            }
+            if set == 0 {
+                expiry::forget(id);
             }
             set
         }
@@ -450,11 +474,8 @@ stand_in! {
 
     /// `timer_getoverrun(2)`.
     fn timer_getoverrun(timer: Name) -> c_int {
-        match find_used(id_of(timer)) {
-            Some(used) => used.overrun,
-            // SAFETY: the caller's argument.
-            None => unsafe { next(timer) },
-        }
+        // SAFETY: the caller's argument.
+        overrun(id_of(timer), || unsafe { next(timer) })
     }
 
     /// `timer_delete(2)`.

@@ -79,7 +79,8 @@ static void *waits(void *number) {
     return NULL;
 }
 
-static __thread volatile int calls, late, first_late;
+static __thread volatile int calls, late, first_late, asked_late;
+static __thread timer_t asked;
 static __thread volatile long first_call;
 
 static void on_timer(int signal, siginfo_t *info, void *context) {
@@ -87,6 +88,7 @@ static void on_timer(int signal, siginfo_t *info, void *context) {
     assert(signal == SIGRTMIN + 4 && info->si_code == SI_TIMER && info->si_value.sival_int == gettid());
     late += info->si_overrun;
     if (calls == 0) first_late = info->si_overrun;
+    if (calls == 0) asked_late = asked ? timer_getoverrun(asked) : 0;
     if (calls++ == 0) first_call = shown(CLOCK_THREAD_CPUTIME_ID);
 }
 
@@ -105,11 +107,14 @@ static void *handles(void *unused) {
     sigaddset(&mask, SIGRTMIN + 4);
     pthread_sigmask(SIG_BLOCK, &mask, NULL);
     late = calls = 0;
+    asked = timer;
     set(timer, 0, MS, MS);
     usleep(20000);
     pthread_sigmask(SIG_UNBLOCK, &mask, NULL);
-    assert(calls >= 1 && first_late >= 5);
+    assert(calls >= 1 && first_late >= 5 && asked_late == first_late);
     set(timer, 0, 0, 0);
+    assert(timer_getoverrun(timer) == 0);
+    asked = NULL;
     assert(!timer_delete(timer));
 
     calls = 0;
