@@ -111,6 +111,12 @@ pub(crate) const FREE: u8 = 0;
 pub(crate) const ALIVE: u8 = 1;
 
 impl Header {
+    /// Whether the fiber's function has returned. What it wrote before is seen then.
+    #[inline]
+    pub(crate) fn has_finished(&self) -> bool {
+        self.join.load(Ordering::Acquire) & FINISHED != 0
+    }
+
     /// A header that is not in use yet.
     pub(crate) fn new() -> Self {
         Header {

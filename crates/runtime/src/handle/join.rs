@@ -121,7 +121,7 @@ impl<T> JoinHandle<T> {
 
     /// Whether the fiber has ended, so that [`join`](Self::join) would not wait.
     pub fn is_finished(&self) -> bool {
-        self.fiber.as_ref().join.load(Ordering::Acquire) & FINISHED != 0
+        self.fiber.as_ref().has_finished()
     }
 
     /// The fiber.
@@ -176,7 +176,7 @@ impl<T> fmt::Debug for JoinHandle<T> {
 
 /// Waits until `fiber` has ended; [`Outcome::Invalid`] if it had.
 pub(crate) fn await_end(fiber: FiberRef, until: Until) -> Outcome {
-    let running = || fiber.join.load(Ordering::Acquire) & FINISHED == 0;
+    let running = || !fiber.has_finished();
     if !running() {
         return Outcome::Invalid;
     }

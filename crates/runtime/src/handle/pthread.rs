@@ -22,7 +22,7 @@ use crate::carrier::switch;
 use crate::fiber::bed;
 use crate::fiber::current;
 use crate::fiber::furnish;
-use crate::fiber::header::{FINISHED, FiberRef, Kind};
+use crate::fiber::header::{FiberRef, Kind};
 use crate::fiber::pin;
 use crate::fiber::registry;
 use crate::handle::join::{self, JoinHandle};
@@ -128,7 +128,7 @@ pub fn join(thread: usize, deadline: u64) -> Option<bool> {
     let given_up = GIVEN_UP.lock();
     let fiber = given_up.iter().find(|one| one.thread == thread)?.fiber.clone();
     drop(given_up);
-    if deadline == 0 && fiber.as_ref().join.load(Ordering::Acquire) & FINISHED == 0 {
+    if deadline == 0 && !fiber.as_ref().has_finished() {
         return Some(false);
     }
     let outcome = join::await_end(fiber.as_ref(), Until { deadline, cancellable: false });

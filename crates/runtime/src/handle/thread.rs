@@ -5,7 +5,7 @@ use std::num::NonZero;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use crate::carrier::carrier;
-use crate::fiber::header::{FINISHED, FiberRef};
+use crate::fiber::header::FiberRef;
 use crate::protocol::sync::Ordering;
 use crate::wait::cancel;
 use crate::wait::park;
@@ -72,7 +72,7 @@ impl Thread {
 
     /// Whether it has ended.
     pub(crate) fn is_finished(&self) -> bool {
-        self.0.join.load(Ordering::Acquire) & FINISHED != 0
+        self.0.has_finished()
     }
 }
 

@@ -12,7 +12,7 @@ use crate::carrier::clock::NEVER;
 use crate::carrier::quiet::{self, quiet};
 use crate::fiber::current;
 use crate::fiber::furnish;
-use crate::fiber::header::{FINISHED, FiberRef};
+use crate::fiber::header::FiberRef;
 use crate::fiber::names::{KernelName, Names};
 use crate::fiber::registry;
 use crate::fiber::split::Split;
@@ -182,7 +182,7 @@ impl HostedThread {
 
     /// Whether it has ended, so that a join would not wait.
     pub fn has_ended(self) -> bool {
-        self.0.join.load(Ordering::Acquire) & FINISHED != 0
+        self.0.has_finished()
     }
 
     /// Whether it is the caller.

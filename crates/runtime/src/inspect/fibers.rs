@@ -7,7 +7,7 @@ use carefree_context::stack::{self, StackInfo};
 use crate::fiber::bed;
 use crate::fiber::current;
 use crate::fiber::furnish;
-use crate::fiber::header::{ALIVE, FINISHED, FiberRef, Kind};
+use crate::fiber::header::{ALIVE, FiberRef, Kind};
 use crate::fiber::registry;
 use crate::inspect::carriers::CarrierGlance;
 use crate::protocol::reason::Reason;
@@ -66,7 +66,7 @@ impl FiberGlance {
 
     /// Whether its function has returned. (A handle to it has been neither joined nor dropped then.)
     pub fn has_ended(self) -> bool {
-        self.0.join.load(Ordering::Acquire) & FINISHED != 0
+        self.0.has_finished()
     }
 
     /// Writes the name that fiber `number` was given, with `before` and `after` around it; nothing if it

@@ -40,7 +40,6 @@ use crate::carrier::clock;
 use crate::carrier::runtimes;
 use crate::fiber::bed;
 use crate::fiber::current;
-use crate::fiber::header::FINISHED;
 use crate::fiber::registry;
 use crate::inspect::hooks;
 use crate::process::{monitor, rescuer};
@@ -125,9 +124,7 @@ pub(crate) fn look(seen: &mut Seen) {
 fn spawned_threads_wait() -> bool {
     let mut all = true;
     registry::for_each_alive(|thread| {
-        all &= !bed::is_spawned(thread)
-            || thread.episode.is_counted()
-            || thread.join.load(Ordering::Acquire) & FINISHED != 0;
+        all &= !bed::is_spawned(thread) || thread.episode.is_counted() || thread.has_finished();
     });
     all
 }
