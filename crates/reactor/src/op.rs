@@ -56,6 +56,8 @@ pub enum Op {
     /// `poll(2)` of one descriptor without a time limit: result is those of `events` that occurred,
     /// and possibly `POLLERR` and `POLLHUP`. Ends with the first event.
     Poll { fd: RawFd, events: u32 },
+    /// `epoll_wait(2)` without a time limit: result is the number of events.
+    EpollWait { fd: RawFd, events: *mut libc::epoll_event, most: u32 },
     /// `fsync(2)`, or `fdatasync(2)` with `data_only`.
     Sync { fd: RawFd, data_only: bool },
     /// `openat(2)`: result is the new descriptor.
@@ -84,6 +86,7 @@ impl Op {
             Op::Accept { .. } => "accept",
             Op::Connect { .. } => "connect",
             Op::Poll { .. } => "poll",
+            Op::EpollWait { .. } => "epoll_wait",
             Op::Sync { data_only: false, .. } => "fsync",
             Op::Sync { data_only: true, .. } => "fdatasync",
             Op::Open { .. } => "open",

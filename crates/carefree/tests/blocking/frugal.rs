@@ -3,7 +3,7 @@
 
 use std::ffi::c_long;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -139,6 +139,52 @@ fn a_write_that_cannot_be_tried_is_not_tried_again() {
         assert_eq!(write(&events, MOST), -1);
         assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EAGAIN));
         assert_eq!(read(&events), 3);
+    });
+}
+
+/// A loop around `epoll_wait` reads until there is nothing more. The kernel says so itself, and its answer needs no look
+/// at the file's mode.
+#[test]
+fn an_event_loop_asks_for_no_mode() {
+    if !is_alone("an_event_loop_asks_for_no_mode") {
+        return;
+    }
+    on_one_carrier(|| {
+        let (mut here, mut there) = UnixStream::pair().unwrap();
+        there.set_nonblocking(true).unwrap();
+        let mut wanted = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 7 };
+        // SAFETY: the file is ours, and the event is there.
+        let instance = unsafe {
+            let instance = OwnedFd::from_raw_fd(libc::epoll_create1(libc::EPOLL_CLOEXEC));
+            let (fd, add) = (instance.as_raw_fd(), libc::EPOLL_CTL_ADD);
+            assert_eq!(libc::epoll_ctl(fd, add, there.as_raw_fd(), &raw mut wanted), 0);
+            instance
+        };
+        let mut turn = |pause: bool| {
+            carefree::scope(|scope| {
+                let client = scope.spawn(|| {
+                    if pause {
+                        carefree::sleep(Duration::from_millis(1));
+                    }
+                    here.write_all(b"x").unwrap();
+                    here.read_exact(&mut [0]).unwrap();
+                });
+                let mut got = [libc::epoll_event { events: 0, u64: 0 }; 2];
+                // SAFETY: room for two events.
+                let found =
+                    unsafe { libc::epoll_wait(instance.as_raw_fd(), got.as_mut_ptr(), 2, -1) };
+                assert_eq!((found, { got[0].u64 }), (1, 7));
+                assert_eq!(there.read(&mut [0; 8]).unwrap(), 1);
+                assert_eq!(there.read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::WouldBlock);
+                there.write_all(b"y").unwrap();
+                client.join().unwrap();
+            });
+        };
+        (0..8).for_each(|count| turn(count % 2 == 0));
+        forbid(&[libc::SYS_fcntl]);
+        (0..40).for_each(|count| turn(count % 2 == 0));
+        // (std looks at the flags of what it closes.)
+        std::mem::forget((here, there, instance));
     });
 }
 

@@ -225,7 +225,7 @@ impl Injector {
             }
             // A connection that was begun goes on, whatever the call returns.
             Op::Connect { .. } => &[libc::EINTR],
-            Op::WaitId { .. } | Op::FutexWait { .. } => &[libc::EINTR],
+            Op::WaitId { .. } | Op::FutexWait { .. } | Op::EpollWait { .. } => &[libc::EINTR],
             _ => &[libc::EINTR, libc::EINTR, libc::ENOMEM],
         }
     }
@@ -473,7 +473,12 @@ fn pieces(op: &Op, wanted: Way) -> Vec<(usize, usize)> {
 
 /// Whether an operation that the driver refuses is made by a thread instead.
 fn is_offloaded(op: &Op) -> bool {
-    !matches!(op, Op::Poll { .. } | Op::FutexWait { .. } | Op::WaitId { .. } | Op::Connect { .. })
+    use Op::{Connect, EpollWait, FutexWait, Poll, WaitId};
+    let is_waited_for_otherwise = matches!(
+        op,
+        Poll { .. } | EpollWait { .. } | FutexWait { .. } | WaitId { .. } | Connect { .. }
+    );
+    !is_waited_for_otherwise
 }
 
 /// The kind of file that `op` transfers through.

@@ -261,7 +261,7 @@ impl File {
     }
 
     /// Whether it was in non-blocking mode when that was asked last, and this program has not changed a mode since. For
-    /// callers that give no other answer if another process has: see [`is_blocking`](Self::is_blocking).
+    /// callers that leave the answer to the kernel, and would keep their carrier if another process has: see [`is_blocking`](Self::is_blocking).
     #[inline]
     pub(crate) fn was_impatient(&self) -> bool {
         !self.blocking.load(Ordering::Relaxed)

@@ -19,13 +19,16 @@ use crate::wait::parking::{self, On, Parked};
 /// Reads.
 pub(crate) fn get(call: &Call, file: Option<&'static File>) -> Answer {
     let fd = call.fd;
+    // A read at an offset is always tried: a reactor would ignore the offset of a file without a position.
+    let is_placed = call.at.number() >= 0;
+    if !is_placed && call.flags == 0 && file.is_some_and(File::was_impatient) {
+        return call.plainly();
+    }
     let mut buffers = call.given.buffers();
     let seat = Seat::new();
     let mut steps = MultiStep::of(file, fd, &seat);
     let mut got = 0;
     let mut dry = false;
-    // A read at an offset is always tried: a reactor would ignore the offset of a file without a position.
-    let is_placed = call.at.number() >= 0;
     if is_placed || file.is_none_or(|file| file.is_worth_a_try() || !file.is_blocking(fd)) {
         loop {
             match call.at_once(&buffers, call.at.further(got)) {

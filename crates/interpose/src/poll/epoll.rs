@@ -2,16 +2,19 @@
 
 use std::ffi::c_int;
 
+use carefree_runtime::clock::{self, NEVER};
 use libc::{epoll_event, sigset_t, timespec};
 
 use crate::call::answer::{Answer, answer};
 use crate::call::sys::{self, Number};
 use crate::call::uninterrupted::offload;
 use crate::call::user::User;
+use crate::descriptor::{self, File};
 use crate::poll::mask::{changes_signals, wait_hosted};
-use crate::poll::several::{Wanted, Woken, left, nothing_yet, park};
+use crate::poll::several::{Wanted, Woken, collect, left, nothing_yet, park};
 use crate::time::duration::{deadline, deadline_of_millis};
 use crate::wait::readiness::{self, Form};
+use crate::wait::user_op::UserOp;
 
 /// Bytes of the kernel's set of signals.
 const SIGNALS: usize = 8;
@@ -104,7 +107,8 @@ interpose! {
     }
 }
 
-/// `epoll_wait` until `deadline`.
+/// `epoll_wait` until `deadline`. Where tries keep finding nothing, they are left out, as those of
+/// [reads](crate::io::stream) are.
 fn epoll_until(
     form: Form,
     epoll: c_int,
@@ -114,15 +118,30 @@ fn epoll_until(
 ) -> Answer {
     let read = u32::from(libc::POLLIN as u16);
     let mut wanted = [Wanted { fd: epoll, events: read, place: 0, hopeless: false }];
+    let op = UserOp::epoll_wait(epoll, events, most as u32);
+    let file = descriptor::file(epoll);
+    let is_over = || deadline != NEVER && deadline <= clock::now();
+    let mut tries = most <= 0 || file.is_none_or(File::is_worth_a_try) || is_over();
     loop {
-        let tried = readiness::epoll(form, epoll, events, most, Some(0));
-        if tried == Err(libc::EINTR) {
-            continue;
+        if tries {
+            let tried = readiness::epoll(form, epoll, events, most, Some(0));
+            if tried == Err(libc::EINTR) {
+                continue;
+            }
+            if let Some(file) = file {
+                file.tried(tried != Ok(0));
+            }
+            if tried != Ok(0) || nothing_yet(deadline) {
+                return tried;
+            }
         }
-        if tried != Ok(0) || nothing_yet(deadline) {
-            return tried;
-        }
-        match park(&mut wanted, deadline) {
+        tries = true;
+        let woken = match collect(&op, epoll, deadline) {
+            Ok(found) => return Ok(found),
+            Err(Woken::Unsupported) => park(&mut wanted, deadline),
+            Err(woken) => woken,
+        };
+        match woken {
             Woken::Perhaps => {}
             Woken::Late => return Ok(0),
             Woken::Failed(errno) => return Err(errno),

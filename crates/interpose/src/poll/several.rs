@@ -12,6 +12,7 @@ use crate::call::answer::interruption;
 use crate::call::host;
 use crate::descriptor::Waiter;
 use crate::time::duration;
+use crate::wait::user_op::UserOp;
 
 /// Nothing was ready: whether the call is over. If it is, other fibers run first, because the caller may ask
 /// in a loop.
@@ -71,6 +72,26 @@ fn park_on_one(one: &mut Wanted, deadline: u64) -> Woken {
         Ended::Interrupted(why) => cut(why),
         Ended::Pointless => Woken::Closed(vec![one.place]),
         Ended::Unsupported => Woken::Unsupported,
+    }
+}
+
+/// Parks until there are events of the epoll instance `epoll`, which `op` fetches: how many. Or why it has none.
+pub(crate) fn collect(op: &UserOp, epoll: c_int, deadline: u64) -> Result<usize, Woken> {
+    let seat = Seat::new();
+    let closed = || Woken::Closed(Vec::new());
+    let waiter = Waiter::new(epoll, &seat).ok_or_else(closed)?;
+    let holds = || waiter.holds();
+    let unheld = waiter.unheld();
+    match op.perform(&Wait { reason: Reason::Poll, deadline, holds: &holds, unheld }) {
+        Ended::Done(found) => usize::try_from(found).map_err(|_| match -found {
+            // Others have fetched them; or a thread of the kernel's was interrupted.
+            libc::EAGAIN | libc::EINTR | libc::ECANCELED => Woken::Perhaps,
+            errno => Woken::Failed(errno),
+        }),
+        Ended::Late => Err(Woken::Late),
+        Ended::Interrupted(why) => Err(cut(why)),
+        Ended::Pointless => Err(closed()),
+        Ended::Unsupported => Err(Woken::Unsupported),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::call::answer::{Answer, answer};
 use crate::call::buffers::LONGEST;
 use crate::call::user::User;
 use crate::descriptor;
-use crate::descriptor::{Limit, blocking};
+use crate::descriptor::{File, Limit, blocking};
 use crate::socket::flags::{heeded, is_worth_a_try, never_waits, peeks, wants_all, with_waitall};
 use crate::socket::peek::until_all;
 use crate::socket::plain::plain_receive;
@@ -71,6 +71,9 @@ pub(crate) fn receive(
         return waitall::receive(fd, buffer, length, flags, address, address_length);
     }
     let file = descriptor::file(fd);
+    if file.is_some_and(File::was_impatient) {
+        return plain_receive(fd, buffer, length, flags, address, address_length);
+    }
     if is_worth_a_try(file, fd) {
         let try_flags = flags | libc::MSG_DONTWAIT;
         let tried = plain_receive(fd, buffer, length, try_flags, address, address_length);

@@ -18,6 +18,14 @@ impl<'u> UserOp<'u> {
         UserOp(Op::Poll { fd, events: u32::from(events as u16) }, PhantomData)
     }
 
+    pub(crate) fn epoll_wait(
+        fd: c_int,
+        events: User<'u, libc::epoll_event>,
+        most: u32,
+    ) -> UserOp<'u> {
+        UserOp(Op::EpollWait { fd, events: events.pointer(), most }, PhantomData)
+    }
+
     pub(crate) fn sync(fd: c_int, data_only: bool) -> UserOp<'u> {
         UserOp(Op::Sync { fd, data_only }, PhantomData)
     }

@@ -172,6 +172,14 @@ pub(crate) unsafe fn attempt(op: &Op) -> Attempt {
                 Attempt::Done(-libc::EAGAIN)
             }
         }
+        Op::EpollWait { fd, events, most } => {
+            let args = [fd as usize, events as usize, most as usize, 0, 0, 0];
+            // SAFETY: the events are valid for the call, which is given no set of signals.
+            match unsafe { call(libc::SYS_epoll_pwait, args) } {
+                Attempt::Done(0) => Attempt::Again,
+                attempt => attempt,
+            }
+        }
         Op::Connect { .. } | Op::Sync { .. } | Op::Open { .. } | Op::Splice { .. } => {
             Attempt::Unsupported
         }

@@ -68,6 +68,7 @@ impl Waiting {
             // The upper half is epoll's own flags.
             Op::Poll { fd, events } => (fd, (events & 0xffff) as i32, false),
             Op::Connect { .. }
+            | Op::EpollWait { .. }
             | Op::Sync { .. }
             | Op::Open { .. }
             | Op::Splice { .. }

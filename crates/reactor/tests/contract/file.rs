@@ -15,6 +15,7 @@ over_all! {
     files_are_opened
     bytes_are_spliced
     a_futex_waits_for_its_wake
+    an_epoll_instance_hands_out_its_events
     the_end_of_a_process_is_waited_for
     a_terminal_is_read_and_written
     a_timer_is_read_when_it_expires
@@ -99,6 +100,35 @@ fn bytes_are_spliced(kind: Kind) {
     let mut buffer = [0; 3];
     sink.read_exact(&mut buffer).unwrap();
     assert_eq!(&buffer, b"abc");
+}
+
+fn an_epoll_instance_hands_out_its_events(kind: Kind) {
+    let mut bench = Bench::new(kind);
+    let (source, mut sink) = pipe().unwrap();
+    let mut wanted = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 7 };
+    // SAFETY: a new descriptor, which nothing else owns; and an event that is there.
+    let instance = unsafe {
+        let instance = OwnedFd::from_raw_fd(libc::epoll_create1(libc::EPOLL_CLOEXEC));
+        let (fd, add) = (instance.as_raw_fd(), libc::EPOLL_CTL_ADD);
+        assert_eq!(libc::epoll_ctl(fd, add, source.as_raw_fd(), &raw mut wanted), 0);
+        instance
+    };
+    let mut got = [libc::epoll_event { events: 0, u64: 0 }; 2];
+    let op = Op::EpollWait { fd: instance.as_raw_fd(), events: got.as_mut_ptr(), most: 2 };
+    if bench.submit(1, op).is_err() {
+        // Polled for instead; io_uring has it since Linux 6.15.
+        return;
+    }
+    bench.is_waiting(1);
+    sink.write_all(b"x").unwrap();
+    assert_eq!(bench.finish(1), 1);
+    assert_eq!({ got[0].u64 }, 7);
+    // At once, where there are some.
+    got[0].u64 = 0;
+    assert_eq!(bench.run(op), 1);
+    assert_eq!({ got[0].u64 }, 7);
+    let no_instance = Op::EpollWait { fd: source.as_raw_fd(), events: got.as_mut_ptr(), most: 2 };
+    assert_eq!(bench.run(no_instance), -libc::EINVAL);
 }
 
 fn a_futex_waits_for_its_wake(kind: Kind) {

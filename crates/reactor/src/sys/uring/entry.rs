@@ -72,6 +72,9 @@ pub(super) fn of(op: &Op, token: u64) -> Entry {
                 .flags(flags)
                 .build()
         }
+        Op::EpollWait { fd, events, most } => {
+            opcode::EpollWait::new(Fd(fd), events.cast(), most).build()
+        }
         Op::FutexWait { address, value, mask } => {
             opcode::FutexWait::new(address, value.into(), mask.into(), FUTEX2_SIZE_U32).build()
         }
@@ -99,6 +102,7 @@ pub(super) fn code(op: &Op) -> u8 {
         Op::Sync { .. } => opcode::Fsync::CODE,
         Op::Open { .. } => opcode::OpenAt::CODE,
         Op::Splice { .. } => opcode::Splice::CODE,
+        Op::EpollWait { .. } => opcode::EpollWait::CODE,
         Op::FutexWait { .. } => opcode::FutexWait::CODE,
         Op::WaitId { .. } => opcode::WaitId::CODE,
     }
