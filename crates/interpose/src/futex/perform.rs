@@ -1,6 +1,7 @@
 //! The futex: what `std`, parking_lot and crossbeam wait on, through `syscall`.
 //!
-//! A fiber that would wait parks in the runtime's lot, by the word's address. A plain thread waits in the
+//! A fiber that would wait parks in the runtime's lot, by the word's address (or has the ring wait for a word that
+//! another process changes: [`outside`](crate::futex::outside)). A plain thread waits in the
 //! kernel. So a waker wakes in both: fibers first, and then the kernel for the rest of the count, always,
 //! because the kernel's waiters cannot be seen from here. No wake-up is lost, by the rules of each side: the
 //! lot's ([`carefree_runtime::lot`]) for a fiber, which looks at the word as its `validate`; the kernel's for a

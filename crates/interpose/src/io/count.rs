@@ -12,8 +12,8 @@ use crate::wait::readiness::is_ready;
 /// The size of an eventfd's count.
 pub(crate) const COUNT: usize = size_of::<u64>();
 
-/// Whether a write to what has refused a try would wait. The kernel answers at once in non-blocking mode, where it
-/// takes no such write, and where there is room.
+/// Whether a write to what has refused a try would wait. The kernel answers at once in non-blocking mode, where
+/// there is room, and where no eventfd would take what is written.
 ///
 /// Three things may be otherwise when the call comes, and then the carrier waits: another process has changed the
 /// mode; another writer has taken the room; there is room for 1, but not for as much as is written. The last two

@@ -13,11 +13,8 @@ use crate::descriptor::{self, File};
 use crate::poll::mask::{changes_signals, wait_hosted};
 use crate::poll::several::{Wanted, Woken, collect, left, nothing_yet, park};
 use crate::time::duration::{deadline, deadline_of_millis};
-use crate::wait::readiness::{self, Form};
+use crate::wait::readiness::{self, Form, SIGNALS};
 use crate::wait::user_op::UserOp;
-
-/// Bytes of the kernel's set of signals.
-const SIGNALS: usize = 8;
 
 extern "C-unwind" fn raw_epoll_wait(
     epoll: c_int,
