@@ -1,6 +1,7 @@
 //! The list of this process's runtimes that have not ended.
 
 use carefree_ground::fork_lock::ForkLock;
+use carefree_ground::mapped::Mapped;
 
 use crate::carrier::carrier::Shared;
 use crate::protocol::sync::Ordering;
@@ -78,4 +79,72 @@ pub(crate) fn renew() {
 pub(crate) fn for_each(visit: impl FnMut(&Shared)) {
     let first = RUNTIMES.lock();
     listed(*first).for_each(visit);
+}
+
+/// A way to visit runtimes without the lock on their list. It keeps the memory that it needs for that,
+/// which is not the program's allocator's; nor does a visitor own a part of a runtime, which it would have to
+/// free as the last owner.
+#[derive(Debug)]
+pub(crate) struct Visits(Mapped<*const Shared>);
+
+// SAFETY: it is empty but during a visit, which borrows it exclusively.
+unsafe impl Send for Visits {}
+
+impl Visits {
+    /// Begins without memory.
+    pub(crate) const fn new() -> Visits {
+        Visits(Mapped::new())
+    }
+
+    /// Calls `visit` for each runtime in the list, as many as there is memory to note. None of them is freed before
+    /// its visit is over.
+    pub(crate) fn for_each(&mut self, mut visit: impl FnMut(&Shared)) {
+        for_each(|runtime| {
+            if self.0.push(runtime) {
+                runtime.visit();
+            }
+        });
+        for runtime in self.0.iter() {
+            // SAFETY: it was in the list when it counted this visitor, and is not freed before `leave` below, which is
+            // the last access.
+            let runtime = unsafe { &**runtime };
+            visit(runtime);
+            runtime.leave();
+        }
+        self.0.truncate(0);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Arc;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    fn the_last_owner_frees_a_runtime_after_the_visits() {
+        let runtime = Shared::new("visited", 1, None);
+        register(&runtime);
+        let (weak, mut owner, mut freeing) = (Arc::downgrade(&runtime), Some(runtime), None);
+        Visits::new().for_each(|visited| {
+            if visited.name != "visited" {
+                return;
+            }
+            let owned = owner.take();
+            let last = freeing.insert(thread::spawn(move || drop(owned)));
+            // It goes although it is visited...
+            let late = Instant::now() + Duration::from_secs(10);
+            while weak.strong_count() > 0 && Instant::now() < late {
+                thread::yield_now();
+            }
+            assert_eq!(weak.strong_count(), 0, "a visitor owns a part");
+            // ...and what is visited is there until then.
+            thread::sleep(Duration::from_millis(5));
+            assert!(!last.is_finished());
+            assert_eq!(visited.carriers.len(), 1);
+        });
+        freeing.expect("it was in the list").join().expect("it does not panic");
+    }
 }

@@ -2,8 +2,6 @@
 
 use std::ptr;
 
-use carefree_ground::mapped::Mapped;
-
 use crate::carrier::carrier::{Carrier, Shared};
 use crate::carrier::runtimes;
 use crate::protocol::sync::Ordering;
@@ -139,35 +137,18 @@ impl CarrierGlance<'_> {
 /// A way to visit carriers without the lock on the list of runtimes. It keeps the memory that it needs
 /// for that.
 #[derive(Debug)]
-pub struct Visits(Mapped<*const Shared>);
-
-// SAFETY: it is empty but during a visit, which borrows it exclusively.
-unsafe impl Send for Visits {}
+pub struct Visits(runtimes::Visits);
 
 impl Visits {
     /// Begins without memory.
     pub const fn new() -> Visits {
-        Visits(Mapped::new())
+        Visits(runtimes::Visits::new())
     }
 
     /// Calls `visit` for each carrier, of as many runtimes as there is memory to note. These do not end
     /// meanwhile.
     pub fn for_each_carrier(&mut self, mut visit: impl FnMut(CarrierGlance<'_>)) {
-        runtimes::for_each(|runtime| {
-            if self.0.push(runtime) {
-                runtime.visit();
-            }
-        });
-        for runtime in self.0.iter() {
-            // SAFETY: it was alive when it counted this visitor, and does not end before `leave` below.
-            let runtime = unsafe { &**runtime };
-            RuntimeGlance(runtime).carriers().for_each(&mut visit);
-        }
-        for runtime in self.0.iter() {
-            // SAFETY: as for the visit; this access is the last.
-            unsafe { (**runtime).leave() };
-        }
-        self.0.truncate(0);
+        self.0.for_each(|runtime| RuntimeGlance(runtime).carriers().for_each(&mut visit));
     }
 }
 

@@ -30,7 +30,7 @@
 use std::ffi::{CStr, c_void};
 use std::io::{self, Write as _};
 use std::ptr;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use carefree_ground::own::Own;
@@ -45,7 +45,7 @@ use crate::carrier::lookout::MONITOR;
 use crate::carrier::policy::{
     AT_ONCE, LOOK, LOOK_CLOSELY, LOOK_NAPPING, LOOK_SELDOM, OFTEN, RAMP, SPAWNING,
 };
-use crate::carrier::runtimes;
+use crate::carrier::runtimes::{self, Visits};
 use crate::fiber::names::KernelName;
 use crate::process::rescuer;
 use crate::protocol::sync::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
@@ -71,9 +71,6 @@ static TOLD: OnceLock<fn(i32, u64)> = OnceLock::new();
 pub fn tell_of_kept(told: fn(i32, u64)) {
     let _ = TOLD.set(told);
 }
-
-/// Runtimes looked at in one look, at most.
-const RUNTIMES: usize = 64;
 
 /// A runtime's carriers have been started. Where no thread can be had, there is no monitor.
 pub(crate) fn start() {
@@ -109,7 +106,7 @@ fn watch(bed: &Idle) {
     if let Some(usual) = slice::shorten() {
         let _ = USUAL.set(usual);
     }
-    let mut runtimes = Vec::with_capacity(RUNTIMES);
+    let mut visits = Visits::new();
     let mut rhythm = Rhythm::new();
     loop {
         let begun = clock::now();
@@ -124,27 +121,16 @@ fn watch(bed: &Idle) {
             }
         }
         let (mut switches, mut all_down) = (0u64, true);
-        // None ends while it is looked at, and the list is not kept from changing. Without a place for
-        // it, a runtime has no help this time.
-        runtimes::for_each(|runtime| {
-            if runtimes.len() < RUNTIMES {
-                runtimes.extend(runtime.this.upgrade());
-            }
-        });
-        let found = runtimes.drain(..).map(|runtime| {
-            // Meanwhile it is not dormant.
-            runtime.visit();
+        let mut found = Found::Nothing;
+        visits.for_each(|runtime| {
             switches =
                 runtime.carriers.iter().map(Carrier::switches).fold(switches, u64::wrapping_add);
             all_down &= runtime.has_stopped() || runtime.sleepers.all_are_down();
-            let found = look_at(&runtime, first);
-            if rescuer::needing(&runtime).next().is_some() {
+            found = found.max(look_at(runtime, first));
+            if rescuer::needing(runtime).next().is_some() {
                 rescuer::ask();
             }
-            runtime.leave();
-            found
         });
-        let found = found.max().unwrap_or(Found::Nothing);
         rhythm.looked(first, found, switches, all_down);
     }
 }
@@ -230,7 +216,7 @@ enum Found {
 }
 
 /// Looks at the carriers of one runtime; at the first look since all slept, none is stuck.
-fn look_at(runtime: &Arc<Shared>, first: bool) -> Found {
+fn look_at(runtime: &Shared, first: bool) -> Found {
     let sleepers = &runtime.sleepers;
     if runtime.has_stopped() {
         return Found::Nothing;
@@ -422,7 +408,7 @@ fn has_memory() -> bool {
 ///
 /// # Errors
 /// When no thread can be started, or there is no memory for it.
-fn add(runtime: &Arc<Shared>) -> io::Result<bool> {
+fn add(runtime: &Shared) -> io::Result<bool> {
     if let Some(recalled) = runtime.sleepers.recall() {
         runtime.wake(Some(recalled));
         return Ok(true);
@@ -446,24 +432,24 @@ fn add(runtime: &Arc<Shared>) -> io::Result<bool> {
     let added = vacant.or_else(|| {
         carriers.add(|index| {
             let new = Own::new(Carrier::new(index, true, None));
-            new.join_runtime(Arc::as_ptr(runtime));
+            new.join_runtime(runtime);
             new
         })
     });
     let Some(carrier) = added else { return Ok(false) };
     runtime.starting.fetch_add(1, Ordering::Relaxed);
-    // The thread's own, which it takes back.
-    let owned = Arc::into_raw(Arc::clone(runtime));
+    // For the thread, until it owns a part of the runtime. (A part that was made here for it would be the last one, if
+    // the thread cannot be started and all others have gone: the runtime would be freed here, in the middle of a visit.)
+    runtime.visit();
     let argument = ptr::from_ref(carrier).cast_mut().cast();
-    // SAFETY: `begin` is called with a carrier of a runtime of which the thread owns a part.
+    // SAFETY: `begin` is called with a carrier of a runtime that is not freed before the thread has left it.
     match unsafe { launch_bare(begin, argument, runtime.stack_bytes) } {
         Ok(thread) => {
             carrier.added.store(thread.into_raw(), Ordering::Relaxed);
             Ok(true)
         }
         Err(error) => {
-            // SAFETY: from `into_raw`, and there is no thread that would take it back.
-            drop(unsafe { Arc::from_raw(owned) });
+            runtime.leave();
             runtime.starting.fetch_sub(1, Ordering::Relaxed);
             Err(error)
         }
@@ -472,12 +458,14 @@ fn add(runtime: &Arc<Shared>) -> io::Result<bool> {
 
 /// The start function of an added carrier's thread.
 extern "C" fn begin(carrier: *mut c_void) -> *mut c_void {
-    // SAFETY: `add` has passed a carrier, which is there as long as its runtime; of that, a part is this thread's,
-    // which it takes back here.
-    let (carrier, runtime) = unsafe {
-        let carrier = &*carrier.cast::<Carrier>().cast_const();
-        (carrier, Arc::from_raw(ptr::from_ref(carrier.runtime())))
-    };
+    // SAFETY: `add` has passed a carrier, which is there as long as its runtime; and that is there until this thread
+    // leaves, or as long as it owns a part.
+    let carrier = unsafe { &*carrier.cast::<Carrier>().cast_const() };
+    let visited = carrier.runtime();
+    let owned = visited.this.upgrade();
+    visited.leave();
+    // Without a part of it: it has stopped, and waits in its drop for visitors.
+    let Some(runtime) = owned else { return ptr::null_mut() };
     let mut name = KernelName::default();
     let room = name.len() - 1;
     // What does not fit is left out.

@@ -13,7 +13,7 @@ use carefree_reactor::Idle;
 
 use crate::carrier::carrier::{Carrier, Shared};
 use crate::carrier::launch::{launch_bare, set_name};
-use crate::carrier::runtimes;
+use crate::carrier::runtimes::Visits;
 use crate::fiber::names;
 use crate::protocol::sync::{AtomicBool, AtomicPtr, Ordering};
 
@@ -24,8 +24,6 @@ static VACANT: AtomicPtr<Idle> = AtomicPtr::new(ptr::null_mut());
 /// Its thread runs.
 static RUNS: AtomicBool = AtomicBool::new(false);
 
-/// Runtimes looked at in one round, at most.
-const RUNTIMES: usize = 64;
 /// Its stack.
 const BYTES: usize = 2 << 20;
 
@@ -71,20 +69,10 @@ extern "C" fn watch(bed: *mut c_void) -> *mut c_void {
     let bed = unsafe { &*bed.cast::<Idle>().cast_const() };
     set_name(names::cut("carefree-res"));
     RUNS.store(true, Ordering::SeqCst);
-    let mut runtimes = Vec::with_capacity(RUNTIMES);
+    let mut visits = Visits::new();
     loop {
         bed.wait(None);
-        // As in the monitor: none ends while it is looked at, and the list is not kept from changing.
-        runtimes::for_each(|runtime| {
-            if runtimes.len() < RUNTIMES {
-                runtimes.extend(runtime.this.upgrade());
-            }
-        });
-        for runtime in runtimes.drain(..) {
-            runtime.visit();
-            needing(&runtime).for_each(Carrier::rescue);
-            runtime.leave();
-        }
+        visits.for_each(|runtime| needing(runtime).for_each(Carrier::rescue));
     }
 }
 
