@@ -11,7 +11,7 @@ use std::mem::{align_of, size_of};
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
 
-use crate::kernel;
+use crate::{kernel, memory};
 
 /// The least size of a mapping in bytes, and what sizes are multiples of.
 const LEAST: usize = 4096;
@@ -48,19 +48,16 @@ impl<T: Copy> Mapped<T> {
         };
         let bytes = needed.max(2 * self.bytes).next_multiple_of(LEAST);
         let mapped = if self.bytes == 0 {
-            let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
-            let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
-            // SAFETY: a new mapping, which replaces none.
-            unsafe { kernel::call(libc::SYS_mmap, [0, bytes, protection, flags, usize::MAX, 0]) }
+            memory::map(bytes).ok()
         } else {
             let (old, moves) = (self.first.as_ptr() as usize, libc::MREMAP_MAYMOVE as usize);
             // SAFETY: only this vector uses the mapping, and `&mut self` excludes borrows from it.
-            unsafe { kernel::call(libc::SYS_mremap, [old, self.bytes, bytes, moves, 0, 0]) }
+            let moved =
+                unsafe { kernel::call(libc::SYS_mremap, [old, self.bytes, bytes, moves, 0, 0]) };
+            moved.ok().and_then(|address| NonNull::new(address as *mut u8))
         };
-        let Some(first) = mapped.ok().and_then(|address| NonNull::new(address as *mut T)) else {
-            return false;
-        };
-        (self.first, self.bytes) = (first, bytes);
+        let Some(first) = mapped else { return false };
+        (self.first, self.bytes) = (first.cast(), bytes);
         true
     }
 
@@ -189,9 +186,8 @@ impl<T: Copy> DerefMut for Mapped<T> {
 impl<T: Copy> Drop for Mapped<T> {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            let mapping = [self.first.as_ptr() as usize, self.bytes, 0, 0, 0, 0];
             // SAFETY: only this vector uses the mapping, and nothing borrows from it any more.
-            let _ = unsafe { kernel::call(libc::SYS_munmap, mapping) };
+            unsafe { memory::unmap(self.first.cast(), self.bytes) };
         }
     }
 }

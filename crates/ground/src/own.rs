@@ -11,7 +11,7 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
-use crate::kernel;
+use crate::memory;
 
 /// What mappings are aligned to, at least.
 const PAGE: usize = 4096;
@@ -34,14 +34,8 @@ impl<T> Own<T> {
     /// Moves a value there. Where the kernel refuses the memory, ends the process as a `Box` does.
     pub fn new(value: T) -> Own<T> {
         const { assert!(align_of::<T>() <= PAGE && size_of::<T>() > 0) };
-        let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
-        let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
-        let arguments = [0, size_of::<T>(), protection, flags, usize::MAX, 0];
-        // SAFETY: a new private mapping at an address of the kernel's choice.
-        let mapped = unsafe { kernel::call(libc::SYS_mmap, arguments) };
-        let Some(place) = mapped.ok().and_then(|address| NonNull::new(address as *mut T)) else {
-            handle_alloc_error(Layout::new::<T>())
-        };
+        let Ok(place) = memory::map(size_of::<T>()) else { handle_alloc_error(Layout::new::<T>()) };
+        let place = place.cast::<T>();
         // SAFETY: the mapping is large enough, aligned to a page, and nothing else uses it.
         unsafe { place.write(value) };
         Own(place)
@@ -87,8 +81,7 @@ impl<T> Drop for Own<T> {
         // SAFETY: written by `new`, and nothing borrows it any more; the mapping is this value's alone.
         unsafe {
             self.0.drop_in_place();
-            let mapping = [self.0.as_ptr() as usize, size_of::<T>(), 0, 0, 0, 0];
-            let _ = kernel::call(libc::SYS_munmap, mapping);
+            memory::unmap(self.0.cast(), size_of::<T>());
         }
     }
 }

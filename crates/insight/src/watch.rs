@@ -53,6 +53,7 @@ use std::time::{Duration, Instant};
 
 use carefree_context::stack;
 use carefree_ground::mapped::Mapped;
+use carefree_ground::usage;
 use carefree_reactor::{Idle, clock};
 use carefree_runtime::inspect::{self, CarrierGlance, Visits, lookout};
 
@@ -263,7 +264,7 @@ impl Watchdog {
         let now = Instant::now();
         let (thread, switches) = (track.thread, track.switches);
         let Some(base) = track.base else {
-            let cpu = kernel::cpu_time(thread)?;
+            let cpu = usage::of_thread(thread)?;
             let ran_and_waited = kernel::ran_and_waited(thread);
             track.base = Some(Base { at: now, cpu, ran_and_waited });
             return None;
@@ -275,7 +276,7 @@ impl Watchdog {
             return None;
         }
         let since = now - track.since;
-        let ran = Duration::from_nanos(kernel::cpu_time(thread)?.saturating_sub(base.cpu));
+        let ran = Duration::from_nanos(usage::of_thread(thread)?.saturating_sub(base.cpu));
         if ran >= self.threshold {
             if !self.may_ask(track, now) {
                 return None;

@@ -4,8 +4,8 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::slice;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
-use carefree_ground::kernel;
 use carefree_ground::text::Text;
+use carefree_ground::{kernel, memory};
 use carefree_interpose::host::{self, Host};
 use carefree_interpose::loader;
 use carefree_runtime::hosted;
@@ -160,8 +160,10 @@ pub(crate) fn host() -> bool {
     if loader::lock::is_held() {
         return false;
     }
+    /// Bytes for what the first fibers need: not all of that can fail without ending the process.
+    const ENOUGH: usize = 8 << 20;
     // Without memory there is no thread either: libc says so, and the next call may fare better.
-    if !has_memory() {
+    if !memory::is_at_hand(ENOUGH) {
         return false;
     }
     let mask = signal::begin();
@@ -202,20 +204,6 @@ pub(crate) fn host() -> bool {
             false
         }
     }
-}
-
-/// Whether there is room for what the first fibers need. Not all of that can fail without ending the process.
-fn has_memory() -> bool {
-    const BYTES: usize = 8 << 20;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let wanted = [0, BYTES, protection as usize, flags as usize, usize::MAX, 0];
-    // SAFETY: asks for memory anywhere, and gives it back.
-    unsafe {
-        let Ok(room) = kernel::call(libc::SYS_mmap, wanted) else { return false };
-        let _ = kernel::call(libc::SYS_munmap, [room, BYTES, 0, 0, 0, 0]);
-    }
-    true
 }
 
 /// Whether the program is an interpreter whose threads run one at a time: more carriers would only pass its

@@ -7,19 +7,6 @@ use carefree_ground::file;
 use carefree_ground::mapped::Mapped;
 use carefree_ground::text::Text;
 
-/// Nanoseconds of processor time a thread has used.
-pub(super) fn cpu_time(thread: i32) -> Option<u64> {
-    // The kernel's id for the clock of any thread: the inverted number, "per thread", "by the scheduler".
-    // (`pthread_getcpuclockid` computes the same, from a pthread_t.)
-    const PER_THREAD: libc::clockid_t = 4;
-    const SCHEDULER: libc::clockid_t = 2;
-    let clock = (!thread << 3) | PER_THREAD | SCHEDULER;
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is written to; a clock of a thread that has ended is refused.
-    let failed = unsafe { libc::clock_gettime(clock, &raw mut time) };
-    (failed == 0).then_some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
-}
-
 /// Nanoseconds a thread has run, and was ready to run but did not get a processor. Both are
 /// complete while the thread sleeps in the kernel.
 pub(super) fn ran_and_waited(thread: i32) -> Option<(u64, u64)> {
@@ -191,8 +178,6 @@ mod tests {
         use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
         static NUMBER: AtomicI32 = AtomicI32::new(0);
         static DONE: AtomicBool = AtomicBool::new(false);
-        // SAFETY: gettid takes nothing.
-        assert!(cpu_time(unsafe { libc::gettid() }).unwrap() > 0);
         let sleeper = std::thread::spawn(|| {
             // SAFETY: gettid takes no arguments and always succeeds.
             NUMBER.store(unsafe { libc::gettid() }, Ordering::SeqCst);

@@ -152,8 +152,8 @@ pub(crate) struct Carrier {
     /// Whether it sleeps, or is just waking up: by the protocol of the sleepers, or in reserve without
     /// operations under way. For [`Shared::is_dormant`].
     pub(crate) sleeps: AtomicBool,
-    /// For the monitor: one more than the number of its switches at the last look.
-    pub(crate) looked_at: AtomicU64,
+    /// For the monitor: one more than the number of its switches at the last look; 0 before the first.
+    looked_at: AtomicU64,
     /// For the monitor: its processor time when it was first seen with that number, or to spawn since.
     pub(crate) cpu_time: AtomicU64,
     /// For the monitor: whether a fiber kept it at the last look.
@@ -520,6 +520,17 @@ impl Carrier {
     /// How often it has entered a fiber.
     pub(crate) fn switches(&self) -> u64 {
         self.stats.switches.load(Ordering::Relaxed)
+    }
+
+    /// For the monitor, at a look: whether it has entered a fiber since the last one.
+    pub(crate) fn look(&self) -> bool {
+        let switches = self.switches() + 1;
+        self.looked_at.swap(switches, Ordering::Relaxed) != switches
+    }
+
+    /// Whether it has entered a fiber since the monitor's last look.
+    pub(crate) fn has_switched(&self) -> bool {
+        self.looked_at.load(Ordering::Relaxed) != self.switches() + 1
     }
 
     pub(crate) fn index(&self) -> usize {

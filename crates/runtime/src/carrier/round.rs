@@ -423,10 +423,8 @@ impl Carrier {
     }
 
     /// Whether the monitor has found a fiber to keep this carrier, which has made no switch since.
-    fn is_kept_still(&self) -> bool {
-        // (The monitor notes one more than the switches.)
-        self.is_kept.load(Ordering::Relaxed)
-            && self.looked_at.load(Ordering::Relaxed) == self.switches() + 1
+    pub(super) fn is_kept_still(&self) -> bool {
+        self.is_kept.load(Ordering::Relaxed) && !self.has_switched()
     }
 
     /// Whether `other` has made no switch for long.

@@ -322,12 +322,7 @@ impl Shared {
 
     /// How many carriers were kept at the monitor's last look, and have made no switch since then.
     pub(crate) fn still_kept(&self) -> u32 {
-        // (The monitor notes one more than the switches.)
-        let is_kept = |one: &&Carrier| {
-            one.is_kept.load(Ordering::Relaxed)
-                && one.looked_at.load(Ordering::Relaxed) == one.switches() + 1
-                && !self.sleepers.is_down(one.index())
-        };
+        let is_kept = |one: &&Carrier| one.is_kept_still() && !self.sleepers.is_down(one.index());
         self.carriers.iter().filter(is_kept).count() as u32
     }
 

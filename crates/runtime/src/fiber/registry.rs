@@ -7,11 +7,11 @@
 
 use std::io;
 use std::ops::Range;
-use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use carefree_context::stack;
 use carefree_ground::lock::Lock;
+use carefree_ground::memory;
 
 use crate::fiber::bed;
 use crate::fiber::furnish::{self, Furnished};
@@ -212,21 +212,7 @@ impl Registry {
 
 /// Maps a slab of headers. Not by malloc, for the caller may be a fiber within the program's allocator.
 fn map_slab(older: Option<&'static Slab>) -> Option<&'static Slab> {
-    // SAFETY: a new private mapping at an address of the kernel's choice.
-    let map = unsafe {
-        libc::mmap(
-            ptr::null_mut(),
-            SLAB,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )
-    };
-    if map == libc::MAP_FAILED {
-        return None;
-    }
-    let slab = map.cast::<Slab>();
+    let slab = memory::map(SLAB).ok()?.cast::<Slab>().as_ptr();
     // SAFETY: the mapping has room for a slab, is page-aligned and is never unmapped.
     unsafe { (&raw mut (*slab).older).write(older) };
     for index in 0..PER_SLAB {

@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use carefree_ground::own::Own;
 use carefree_ground::slice::{self, Slice};
-use carefree_ground::{file, kernel, nap};
+use carefree_ground::{file, memory, nap, usage};
 use carefree_reactor::Idle;
 use carefree_reactor::clock::{self, NEVER};
 
@@ -321,9 +321,7 @@ fn is_stuck(runtime: &Shared, carrier: &Carrier, first: bool) -> bool {
         return false;
     }
     let time = cpu_time(thread);
-    // 0 is for none.
-    let switches = carrier.switches() + 1;
-    let has_switched = carrier.looked_at.swap(switches, Ordering::Relaxed) != switches;
+    let has_switched = carrier.look();
     // It has done nothing since the last look, however long ago that was.
     let was_kept = carrier.is_kept.load(Ordering::Relaxed) && !has_switched;
     if carrier.time_kept.swap(time, Ordering::Relaxed) == time && was_kept {
@@ -369,9 +367,7 @@ fn is_missed(runtime: &Shared) -> bool {
             carrier.sleeps.load(Ordering::SeqCst) && sleepers.is_sleeping(carrier.index())
         });
         let waits = |carrier: &&Carrier| {
-            // (See above: one more than the switches.)
-            let same = carrier.looked_at.load(Ordering::Relaxed) == carrier.switches() + 1;
-            same && !carrier.is_empty() && !sleepers.is_down(carrier.index())
+            !carrier.has_switched() && !carrier.is_empty() && !sleepers.is_down(carrier.index())
         };
         let none_comes = !sleepers.some_doze() && !sleepers.some_search();
         (sleeps && none_comes).then(|| runtime.carriers.iter().find(waits)).flatten()
@@ -382,26 +378,9 @@ fn is_missed(runtime: &Shared) -> bool {
     kept().is_some_and(|then| ptr::eq(then, first)) && cpu_time(first.thread()) >= before + LONG
 }
 
-/// The processor time of a thread of this process, in nanoseconds.
+/// The processor time of a carrier's thread, in nanoseconds; 0 once that has ended.
 fn cpu_time(thread: i32) -> u64 {
-    // As pthread_getcpuclockid makes it of a thread's number.
-    let clock = !thread << 3 | 6;
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: room for the answer; where there is no such thread, it is left as it is.
-    unsafe { libc::clock_gettime(clock, &raw mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-/// Whether there is address space for another carrier with its thread and reactor, and for something besides.
-fn has_memory() -> bool {
-    const ENOUGH: usize = 16 << 20;
-    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
-    let arguments = [0, ENOUGH, libc::PROT_NONE as usize, flags, usize::MAX, 0];
-    // SAFETY: a new private mapping at an address of the kernel's choice.
-    let Ok(address) = (unsafe { kernel::call(libc::SYS_mmap, arguments) }) else { return false };
-    // SAFETY: that mapping, which nothing uses.
-    let _ = unsafe { kernel::call(libc::SYS_munmap, [address, ENOUGH, 0, 0, 0, 0]) };
-    true
+    usage::of_thread(thread).unwrap_or(0)
 }
 
 /// Has another carrier run: one from the reserve, or a new one. False: there can be no more.
@@ -416,8 +395,10 @@ fn add(runtime: &Shared) -> io::Result<bool> {
     if clock::now() < REFUSED_UNTIL.load(Ordering::Relaxed) {
         return Ok(false);
     }
-    // A carrier that is refused memory ends the process.
-    if !has_memory() {
+    /// Bytes for another carrier with its thread and reactor, and for something besides: one that is refused
+    /// memory ends the process.
+    const ENOUGH: usize = 16 << 20;
+    if !memory::is_at_hand(ENOUGH) {
         return Err(io::Error::from_raw_os_error(libc::ENOMEM));
     }
     let _adding = runtime.adding.lock();

@@ -7,7 +7,7 @@
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-use carefree_ground::kernel;
+use carefree_ground::memory;
 
 #[derive(Debug)]
 pub(crate) struct Ring<T> {
@@ -103,19 +103,13 @@ unsafe impl<T: Sync> Sync for Buffer<T> {}
 impl<T> Buffer<T> {
     pub(crate) fn new(places: usize) -> Buffer<T> {
         let bytes = places * size_of::<T>();
-        let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
-        let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
-        // SAFETY: a new private mapping at an address of the kernel's choice.
-        let mapped =
-            unsafe { kernel::call(libc::SYS_mmap, [0, bytes, protection, flags, usize::MAX, 0]) };
-        let first = match mapped.map(|address| NonNull::new(address as *mut _)) {
-            Ok(Some(first)) => first,
+        let Ok(first) = memory::map(bytes) else {
             // As where an allocation fails: a wake-up cannot return an error.
-            _ => std::alloc::handle_alloc_error(
+            std::alloc::handle_alloc_error(
                 std::alloc::Layout::array::<T>(places).expect("places fit in memory"),
-            ),
+            )
         };
-        Buffer(NonNull::slice_from_raw_parts(first, places))
+        Buffer(NonNull::slice_from_raw_parts(first.cast(), places))
     }
 }
 
@@ -123,9 +117,7 @@ impl<T> Drop for Buffer<T> {
     fn drop(&mut self) {
         let bytes = self.0.len() * size_of::<T>();
         // SAFETY: `new` has mapped this memory, and no borrow of it outlives the buffer.
-        let _ = unsafe {
-            kernel::call(libc::SYS_munmap, [self.0.as_ptr() as *mut u8 as usize, bytes, 0, 0, 0, 0])
-        };
+        unsafe { memory::unmap(self.0.cast(), bytes) };
     }
 }
 
