@@ -2,9 +2,9 @@
 
 use super::kit::*;
 use super::modes::holds_files;
-use carefree_reactor::{Kind, Op};
+use carefree_reactor::{Completions, Kind, Op, clock};
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 
@@ -19,6 +19,8 @@ over_all! {
     datagrams_keep_their_boundaries
     a_shutdown_ends_a_receive
     a_large_send_continues_while_the_peer_reads
+    an_error_that_stays_ends_no_wait_over_and_over
+    a_poll_for_nothing_is_told_of_a_hang_up_after_a_read
 }
 
 fn a_receive_waits_for_data(kind: Kind) {
@@ -245,4 +247,52 @@ fn a_large_send_continues_while_the_peer_reads(kind: Kind) {
         sent += count as usize;
     }
     assert!(reader.join().unwrap() == data);
+}
+
+/// A notice in a socket's error queue, which only a call for that queue takes out, does not end a receive.
+fn an_error_that_stays_ends_no_wait_over_and_over(kind: Kind) {
+    let mut bench = Bench::new(kind);
+    let here = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let gone = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    here.connect(gone).unwrap();
+    let on: libc::c_int = 1;
+    let length = size_of_val(&on) as libc::socklen_t;
+    let value = (&raw const on).cast();
+    // SAFETY: a number of this length.
+    let failed = unsafe {
+        libc::setsockopt(here.as_raw_fd(), libc::IPPROTO_IP, libc::IP_RECVERR, value, length)
+    };
+    assert_eq!(failed, 0);
+    let mut buffer = [0; 8];
+    bench.start(1, receive(&here, &mut buffer, 0));
+    here.send(b"to nobody").unwrap();
+    assert_eq!(bench.finish(1), -libc::ECONNREFUSED);
+    let peer = UdpSocket::bind(gone).unwrap();
+    for token in 2..5 {
+        bench.start(token, receive(&here, &mut buffer, 0));
+        let end = clock::add(bench.driver.now(), std::time::Duration::from_millis(20));
+        let mut waits = 0;
+        while bench.driver.now() < end {
+            let mut out = Completions::new();
+            bench.driver.wait(Some(end), &mut out);
+            assert!(out.is_empty());
+            waits += 1;
+            assert!(waits < 10, "the driver is woken for nothing");
+        }
+        peer.send_to(b"data", here.local_addr().unwrap()).unwrap();
+        assert_eq!(bench.finish(token), 4);
+    }
+}
+
+fn a_poll_for_nothing_is_told_of_a_hang_up_after_a_read(kind: Kind) {
+    let mut bench = Bench::new(kind);
+    let (reader, mut writer) = pipe().unwrap();
+    let mut buffer = [0; 8];
+    bench.start(1, poll(&reader, 0));
+    bench.start(2, read(&reader, &mut buffer));
+    writer.write_all(b"x").unwrap();
+    assert_eq!(bench.finish(2), 1);
+    bench.is_waiting(1);
+    drop(writer);
+    assert_eq!(bench.finish(1), libc::POLLHUP.into());
 }

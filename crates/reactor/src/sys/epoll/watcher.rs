@@ -44,6 +44,15 @@
 //!   any place in it, and the others wait as before. If the owner of a completion no longer wants it,
 //!   what was read still counts as read.
 //! * A hang-up or an error concerns every line: all operations whose calls no longer wait end at once.
+//!
+//! # Errors that stay
+//!
+//! epoll reports an error always, whether asked for or not. Some errors end no call: while a socket has notices in its
+//! error queue (`IP_RECVERR`, `MSG_ZEROCOPY`), which only `recvmsg` with `MSG_ERRQUEUE` takes out, a read still waits
+//! for data. Armed again, such a descriptor would be reported at once, over and over. So after an event with an error
+//! that ended no operation, the descriptor is armed for changes (`EPOLLET`) in place of one report: that is reported
+//! once more, and then for each thing that arrives. It stays armed, until an event has no error, or comes when no
+//! operation waits.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -93,6 +102,8 @@ struct Watch {
     generation: u32,
     /// The events that the kernel will report, 0 when disarmed.
     armed: u32,
+    /// Whether it is armed for changes, and stays so: see the module.
+    edges: bool,
     /// The operations that wait for it, in lines by kind of event.
     lines: [Line; LINES],
 }
@@ -286,7 +297,8 @@ impl Watcher {
         let shot = libc::EPOLLONESHOT as u32;
         if let Some(watch) = self.watches.get_mut(&fd) {
             let all = watch.armed | events;
-            match self.poller.control(Change::Modify, fd, all | shot, name(watch.generation)) {
+            let how = if watch.edges { libc::EPOLLET as u32 } else { shot };
+            match self.poller.control(Change::Modify, fd, all | how, name(watch.generation)) {
                 Ok(()) => {
                     watch.armed = all;
                     return Ok(());
@@ -308,7 +320,7 @@ impl Watcher {
             result => result?,
         }
         self.generation = generation;
-        let watch = Watch { generation, armed: events, lines: Default::default() };
+        let watch = Watch { generation, armed: events, edges: false, lines: Default::default() };
         self.watches.insert(fd, watch);
         Ok(())
     }
@@ -342,8 +354,17 @@ impl Watcher {
         let Some(watch) = self.watches.get_mut(&fd).filter(|w| w.generation == generation) else {
             return;
         };
-        watch.armed = 0;
-        if watch.lines.iter().all(Line::is_empty) {
+        let is_idle = watch.lines.iter().all(Line::is_empty);
+        let was_for_changes = watch.edges;
+        watch.edges &= events & ALWAYS != 0 && !is_idle;
+        if !watch.edges {
+            watch.armed = 0;
+        }
+        if is_idle {
+            if was_for_changes {
+                // Reports once more at most.
+                let _ = self.watch(fd, 0);
+            }
             return;
         }
         match self.poller.control(Change::Add, fd, libc::EPOLLONESHOT as u32, NO_NAME) {
@@ -353,7 +374,8 @@ impl Watcher {
             // A lack of memory, or the like: the call itself will show.
             Err(_) => {}
         }
-        let mut wanted = 0;
+        // What operations still wait for: for errors and hang-ups alone, if that is 0.
+        let (mut wanted, mut waits, mut vain) = (0, false, true);
         for (line, asked) in [(IN, libc::EPOLLIN as u32), (OUT, libc::EPOLLOUT as u32)] {
             let line = &mut watch.lines[line];
             let concerned = events & (asked | ALWAYS) != 0;
@@ -366,9 +388,10 @@ impl Watcher {
                     break;
                 }
                 line.served();
+                vain = false;
             }
             if !line.is_empty() {
-                wanted |= asked;
+                (wanted, waits) = (wanted | asked, true);
             }
         }
         watch.lines[EACH].retain(|place, token| {
@@ -379,12 +402,15 @@ impl Watcher {
             // SAFETY: the submitter keeps the operation's memory valid until the completion.
             let gone = events & (asked | ALWAYS) != 0
                 && unsafe { advance(&mut self.ops, &mut self.done, &mut self.acceptor, token) };
-            if !gone {
-                wanted |= asked;
+            match gone {
+                true => vain = false,
+                false => (wanted, waits) = (wanted | asked, true),
             }
             !gone
         });
-        if wanted != 0 {
+        watch.edges |= vain && events & ALWAYS != 0;
+        let is_armed = was_for_changes && watch.edges && wanted & !watch.armed == 0;
+        if waits && !is_armed {
             if let Err(errno) = self.watch(fd, wanted) {
                 // Closed by another thread meanwhile, or a lack of memory. The operations must end,
                 // as no event would be reported for them.
