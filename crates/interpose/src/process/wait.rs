@@ -7,6 +7,7 @@
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 
+use carefree_reactor::Kind;
 use carefree_reactor::clock::NEVER;
 use carefree_runtime::Reason;
 use carefree_runtime::operation::{Ended, Wait};
@@ -18,6 +19,7 @@ use crate::call::own_file::OwnFile;
 use crate::call::sys::{self, Number};
 use crate::call::user::User;
 use crate::descriptor;
+use crate::wait::parking;
 use crate::wait::polling::Polled;
 use crate::wait::user_op::UserOp;
 
@@ -157,16 +159,25 @@ fn until_changed(
         if let Some(answer) = attempt() {
             return answer;
         }
-        match op.perform(&Wait::until_done(Reason::Child)) {
+        match op.perform(&until_seen()) {
             // Another waiter may have taken it: the next attempt says.
             Ended::Done(0) | Ended::Pointless | Ended::Late => {}
             Ended::Done(result) if matches!(-result, libc::ECHILD | libc::EINTR) => {}
-            Ended::Interrupted(why) => return Err(interruption(why)),
+            // A child that has changed is told of first: its `SIGCHLD` may be what has ended the wait.
+            Ended::Interrupted(why) => return attempt().unwrap_or_else(|| Err(interruption(why))),
             Ended::Done(_) | Ended::Unsupported => {
                 return without_the_reactor(kind, id, options, attempt);
             }
         }
     }
+}
+
+/// A wait for a child. epoll waits through a descriptor that tells of its end, but not of its stops; and those of a
+/// child that is traced are told whatever the options. So there it ends for a look now and then.
+fn until_seen() -> Wait<'static> {
+    let is_told = carefree_reactor::choice().is_ok_and(|choice| choice.kind == Kind::Uring);
+    let deadline = if is_told { NEVER } else { parking::next_look() };
+    Wait { deadline, ..Wait::until_done(Reason::Child) }
 }
 
 /// [`until_changed`] where the reactor cannot wait for children: the end of one child is waited for through
@@ -187,13 +198,22 @@ fn without_the_reactor(
     };
     if let Some(fd) = fd {
         let op = UserOp::poll(fd, libc::POLLIN);
-        let ended = op.perform(&Wait::until_done(Reason::Child));
-        if let Ended::Interrupted(why) = ended {
-            return Err(interruption(why));
+        loop {
+            match op.perform(&until_seen()) {
+                Ended::Interrupted(why) => {
+                    return attempt().unwrap_or_else(|| Err(interruption(why)));
+                }
+                Ended::Late => {}
+                _ => break,
+            }
+            if let Some(answer) = attempt() {
+                return answer;
+            }
         }
     }
     // If there was a descriptor to wait on, the first attempt ends this.
-    CHILDREN.poll(Reason::Child, NEVER, libc::EINTR, &mut attempt)?
+    let polled = CHILDREN.poll(Reason::Child, NEVER, libc::EINTR, &mut attempt);
+    polled.unwrap_or_else(|errno| attempt().unwrap_or(Err(errno)))
 }
 
 /// A descriptor of the child `pid`, which becomes readable when the child has ended.
