@@ -27,6 +27,7 @@ mod events;
 mod file;
 pub(crate) mod holder;
 pub(crate) mod kind;
+pub(crate) mod low_water;
 pub(crate) mod option;
 mod process;
 pub(crate) mod storage;

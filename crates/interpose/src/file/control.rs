@@ -9,6 +9,7 @@ use crate::call::fiber;
 use crate::call::user::User;
 use crate::descriptor;
 use crate::descriptor::Trait;
+use crate::descriptor::low_water;
 use crate::file::lock;
 use crate::io::terminal;
 
@@ -24,6 +25,9 @@ interpose! { steady anywhere
         let failed = original(fd, level, option, value, length);
         if level == libc::SOL_SOCKET && matches!(option, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) {
             descriptor::changed(fd, Trait::Limits);
+        }
+        if (level, option) == (libc::SOL_SOCKET, libc::SO_RCVLOWAT) {
+            low_water::note();
         }
         failed
     }

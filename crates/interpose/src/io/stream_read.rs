@@ -6,6 +6,7 @@ use carefree_runtime::waiters::Seat;
 use crate::call::answer::Answer;
 use crate::descriptor;
 use crate::descriptor::kind::Kind;
+use crate::descriptor::low_water;
 use crate::descriptor::{File, Limit};
 use crate::io::call::Call;
 use crate::io::stream::{
@@ -79,14 +80,19 @@ pub(crate) fn get(call: &Call, file: Option<&'static File>) -> Answer {
             _ => Ok(got),
         };
     }
+    if low_water::is_above(fd, buffers.left()) {
+        let rest = rest(call, &buffers, got);
+        return steps.offload(|| rest.plainly());
+    }
     let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
     if file.is_none_or(|file| file.kind(fd) == Kind::Device) {
         terminal::stop_in_background(fd)?;
-        match terminal::wait(fd, on) {
+        match terminal::wait(fd, on, buffers.left()) {
             terminal::Waited::AsEver => {}
             terminal::Waited::GivenUp => return Ok(got),
             // There is something to read, or the read answers at once that there is nothing.
             terminal::Waited::Over => return call.plainly(),
+            terminal::Waited::Several => return offload::on_file(fd, || call.plainly()),
             terminal::Waited::Failed(errno) => return Err(errno),
         }
     }
@@ -98,7 +104,8 @@ pub(crate) fn get(call: &Call, file: Option<&'static File>) -> Answer {
                 steps.offload(|| rest.plainly())
             }
             Parked::Answered(answer) => answer,
-            Parked::Late => Err(libc::EAGAIN),
+            // Of a socket less than `SO_RCVLOWAT` may be there, which the kernel returns when the time is up.
+            Parked::Late => call.at_once(&buffers, call.at.further(got)),
         };
         match more {
             Ok(read) => {

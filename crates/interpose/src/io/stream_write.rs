@@ -114,7 +114,7 @@ pub(crate) fn put(call: &Call, file: Option<&'static File>) -> Answer {
         // Where a ring writes to a broken pipe, `SIGPIPE` comes to no thread, or to another one.
         let parked = match host::is_hosted() || is_terminal() {
             true => write_when_ready(&op, on, deadline),
-            false => parking::perform_until(&op, on, deadline),
+            false => parking::perform_sending(&op, on, deadline),
         };
         let answer = match parked {
             // (epoll cannot say when an eventfd has room for more than 1.)
@@ -144,7 +144,7 @@ pub(crate) fn put(call: &Call, file: Option<&'static File>) -> Answer {
 fn write_when_ready(op: &UserOp, on: On, deadline: u64) -> Parked {
     let writable = UserOp::poll(on.fd, libc::POLLOUT);
     loop {
-        match parking::perform_until(&writable, on, deadline) {
+        match parking::perform_sending(&writable, on, deadline) {
             Parked::Answered(Ok(_)) => {}
             ended => return ended,
         }

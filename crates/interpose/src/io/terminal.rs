@@ -4,11 +4,11 @@
 //! submits, so the carrier would wait until the other end has read. Here the fiber waits for the terminal to
 //! be writable, and writes a part.
 //!
-//! # Reads with a time limit
+//! # Reads with a time limit, or for several bytes
 //!
 //! A terminal's settings can limit how long a read waits for the first byte: to `VTIME` tenths of a second if
 //! `VMIN` is 0, outside of canonical mode. When the time is up the terminal is not readable, so a reactor
-//! would wait on.
+//! would wait on. Where it wants several bytes, or waits for some time after each of them, a thread makes the read.
 //!
 //! # The background
 //!
@@ -40,13 +40,21 @@ pub(crate) enum Waited {
     GivenUp,
     /// A read does not wait now.
     Over,
+    /// None was made: the read waits for several bytes, in a way that the terminal alone knows.
+    Several,
     Failed(c_int),
 }
 
-/// Parks a fiber that reads from `fd`, if that is a terminal whose reads have a time limit.
+/// Parks a fiber that reads `length` bytes from `fd`, if that is a terminal whose reads have a time limit.
 #[cold]
-pub(crate) fn wait(fd: c_int, on: On) -> Waited {
-    let Some(tenths) = limit(fd) else { return Waited::AsEver };
+pub(crate) fn wait(fd: c_int, on: On, length: usize) -> Waited {
+    let Some((least, tenths)) = limits(fd) else { return Waited::AsEver };
+    if least > 0 {
+        // It is readable when there are `VMIN` bytes, but a read wants no more than it has room for; and between two bytes
+        // it waits for `VTIME`.
+        let several = least > 1 && (tenths > 0 || usize::from(least) > length);
+        return if several { Waited::Several } else { Waited::AsEver };
+    }
     if tenths == 0 {
         return Waited::Over;
     }
@@ -134,8 +142,9 @@ pub(crate) fn is_terminal(fd: c_int) -> bool {
     unsafe { kernel::call(libc::SYS_ioctl, arguments) }.is_ok()
 }
 
-/// The time limit of reads, in tenths of a second; `None` if `fd` is no terminal or has no limit.
-fn limit(fd: c_int) -> Option<u64> {
+/// What reads wait for: so many bytes (`VMIN`), and so many tenths of a second (`VTIME`). `None` if `fd` is no terminal, or
+/// is read by lines.
+fn limits(fd: c_int) -> Option<(u8, u64)> {
     let ask = |request: libc::Ioctl, answer: usize| {
         let arguments = [fd as usize, request as usize, answer, 0, 0, 0];
         // SAFETY: called with places for the answers.
@@ -146,13 +155,13 @@ fn limit(fd: c_int) -> Option<u64> {
     ask(libc::TCGETS, settings.as_mut_ptr() as usize)?;
     // SAFETY: plain numbers, all of them set.
     let settings = unsafe { settings.assume_init() };
-    if settings.c_lflag & libc::ICANON != 0 || settings.c_cc[libc::VMIN] != 0 {
+    if settings.c_lflag & libc::ICANON != 0 {
         return None;
     }
     // The master of a pseudoterminal answers with the other end's settings. Only masters have a number.
     let mut number: c_int = 0;
     let is_master = ask(libc::TIOCGPTN, &raw mut number as usize).is_some();
-    (!is_master).then(|| settings.c_cc[libc::VTIME].into())
+    (!is_master).then(|| (settings.c_cc[libc::VMIN], settings.c_cc[libc::VTIME].into()))
 }
 
 interpose! {

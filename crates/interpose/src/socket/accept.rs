@@ -75,11 +75,28 @@ fn wait_for_connection(
     }
     let op = UserOp::accept(fd, address, length, flags);
     let on = On { fd, reason: Reason::Accept, limit: Some(Limit::Receive) };
-    match parking::perform(&op, on) {
-        Parked::Late => Err(libc::EAGAIN),
-        Parked::Answered(Err(libc::EAGAIN)) => offload(|| sys::call(Number::ACCEPT4, plain)),
-        Parked::Answered(answer) => answer,
-        Parked::Unsupported => accept_elsewhere(fd, plain),
+    let deadline = parking::deadline(fd, on.limit);
+    loop {
+        return match parking::perform_until_look(&op, on, deadline) {
+            None => {
+                // io_uring does not see that a listener of `AF_UNIX` was shut down, but a poll does.
+                let readable = UserOp::poll(fd, libc::POLLIN);
+                match parking::perform_until(&readable, on, deadline) {
+                    Parked::Answered(Ok(there)) if there & libc::POLLHUP as usize != 0 => {
+                        sys::call(Number::ACCEPT4, plain)
+                    }
+                    Parked::Late => Err(libc::EAGAIN),
+                    Parked::Answered(Err(errno)) => Err(errno),
+                    Parked::Answered(Ok(_)) | Parked::Unsupported => continue,
+                }
+            }
+            Some(Parked::Late) => Err(libc::EAGAIN),
+            Some(Parked::Answered(Err(libc::EAGAIN))) => {
+                offload(|| sys::call(Number::ACCEPT4, plain))
+            }
+            Some(Parked::Answered(answer)) => answer,
+            Some(Parked::Unsupported) => accept_elsewhere(fd, plain),
+        };
     }
 }
 

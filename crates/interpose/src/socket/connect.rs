@@ -67,7 +67,39 @@ fn make_connection(fd: c_int, address: User<sockaddr>, length: socklen_t) -> Ans
         Parked::Late if option(fd, libc::SO_DOMAIN) == Ok(libc::AF_UNIX) => Err(libc::EAGAIN),
         Parked::Late => Err(late(was_connecting)),
         Parked::Unsupported => connect_in_steps(fd, address, length),
+        Parked::Answered(Err(errno)) => {
+            end_attempt(fd, errno);
+            Err(errno)
+        }
         Parked::Answered(answer) => answer,
+    }
+}
+
+/// Has a socket of TCP forget a connection that io_uring was refused. The ring takes the error, but leaves the socket as
+/// one that is connecting (Linux 6.18): the next `connect` would fail, and `listen` too.
+#[cold]
+fn end_attempt(fd: c_int, errno: c_int) {
+    let failed = matches!(
+        errno,
+        libc::ECONNREFUSED
+            | libc::ECONNRESET
+            | libc::ETIMEDOUT
+            | libc::EHOSTUNREACH
+            | libc::ENETUNREACH
+            | libc::EHOSTDOWN
+            | libc::ENETDOWN
+            | libc::EPROTO
+            | libc::ENOPROTOOPT
+            | libc::EACCES
+            | libc::EPERM
+    );
+    if failed && tcp_state(fd) == Some(CLOSED) {
+        // Where the connection had not been begun, this changes nothing.
+        let mut none =
+            sockaddr { sa_family: libc::AF_UNSPEC as libc::sa_family_t, sa_data: [0; 14] };
+        let length = size_of_val(&none);
+        let _ =
+            sys::call(Number::CONNECT, [fd.into(), User::lend(&mut none).into(), length.into()]);
     }
 }
 
@@ -91,10 +123,17 @@ fn is_bound(fd: c_int) -> bool {
     }
 }
 
+// `TCP_SYN_SENT` and `TCP_CLOSE` of the kernel's `net/tcp_states.h`.
+const SYN_SENT: u8 = 2;
+const CLOSED: u8 = 7;
+
 /// Whether a connection of TCP has been begun on a socket, and is not made yet.
 fn is_connecting(fd: c_int) -> bool {
-    /// `TCP_SYN_SENT` of the kernel's `net/tcp_states.h`.
-    const SYN_SENT: u8 = 2;
+    tcp_state(fd) == Some(SYN_SENT)
+}
+
+/// The state of a socket of TCP.
+fn tcp_state(fd: c_int) -> Option<u8> {
     let mut state = 0u8;
     let mut length = size_of_val(&state) as socklen_t;
     let [state_at, length_at] = [&raw mut state as usize, &raw mut length as usize];
@@ -102,7 +141,7 @@ fn is_connecting(fd: c_int) -> bool {
         [fd as usize, libc::IPPROTO_TCP as usize, libc::TCP_INFO as usize, state_at, length_at, 0];
     // SAFETY: the kernel writes the first byte of what it knows, which is the state, for that is all the room.
     let asked = unsafe { kernel::call(libc::SYS_getsockopt, arguments) };
-    asked.is_ok() && state == SYN_SENT
+    asked.is_ok().then_some(state)
 }
 
 /// What a call says that has waited too long for a connection.

@@ -9,6 +9,7 @@ use crate::call::answer::{Answer, answer};
 use crate::call::buffers::LONGEST;
 use crate::call::user::User;
 use crate::descriptor;
+use crate::descriptor::low_water;
 use crate::descriptor::{File, Limit, blocking};
 use crate::socket::flags::{heeded, is_worth_a_try, never_waits, peeks, wants_all, with_waitall};
 use crate::socket::peek::until_all;
@@ -119,7 +120,7 @@ fn park_for_data(
     flags: c_int,
     deadline: u64,
 ) -> Answer {
-    if length == 0 && waits_for_nothing(fd) {
+    if length == 0 && waits_for_nothing(fd) || low_water::is_above(fd, length) {
         return offload_receive(fd, buffer, length, flags);
     }
     let op = UserOp::receive(fd, buffer, length, flags);
@@ -129,7 +130,11 @@ fn park_for_data(
             offload_receive(fd, buffer, length, flags)
         }
         Parked::Answered(answer) => answer,
-        Parked::Late => Err(libc::EAGAIN),
+        // Less than `SO_RCVLOWAT` may be there, which the kernel returns when the time is up.
+        Parked::Late => {
+            let flags = flags | libc::MSG_DONTWAIT;
+            plain_receive(fd, buffer, length, flags, User::NULL, User::NULL)
+        }
     }
 }
 

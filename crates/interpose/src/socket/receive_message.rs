@@ -11,6 +11,7 @@ use crate::call::buffers::Buffers;
 use crate::call::sys::Number;
 use crate::call::user::User;
 use crate::descriptor;
+use crate::descriptor::low_water;
 use crate::descriptor::option::option;
 use crate::descriptor::{Limit, blocking};
 use crate::socket::flags::{
@@ -137,7 +138,11 @@ pub(crate) fn receive_message(
             // A reactor may report what is wrong with it only when data has come.
             of_message(message)?.1
         };
-        if buffers.left() == 0 && waits_for_nothing(fd) {
+        let waits_apart = match buffers.left() {
+            0 => waits_for_nothing(fd),
+            length => low_water::is_above(fd, length),
+        };
+        if waits_apart {
             return steps.offload(|| plain_message(number, fd, message, flags));
         }
     }
@@ -151,7 +156,8 @@ pub(crate) fn receive_message(
         return receive_all(fd, message, flags, 0, deadline, steps);
     }
     match parking::perform_until(&op, on, deadline) {
-        Parked::Late => Err(libc::EAGAIN),
+        // Less than `SO_RCVLOWAT` may be there, which the kernel returns when the time is up.
+        Parked::Late => plain_message(number, fd, message, flags | libc::MSG_DONTWAIT),
         Parked::Unsupported if wants_all(flags) => {
             receive_all(fd, message, flags, 0, deadline, steps)
         }

@@ -47,14 +47,14 @@ pub(crate) fn send_more(on: On, message: User<msghdr>, flags: c_int, deadline: u
         if had_room {
             break;
         }
-        match parking::perform_until(&UserOp::poll(fd, libc::POLLOUT), on, deadline) {
-            Parked::Answered(Ok(_)) => had_room = true,
+        match parking::perform_sending(&UserOp::poll(fd, libc::POLLOUT), on, deadline) {
+            Parked::Answered(Ok(events)) => had_room = events != 0,
             ended => return ended,
         }
     }
     // Another writer was faster, or the kernel has no memory now, which a poll does not report.
     let op = UserOp::send_message(fd, message, flags);
-    parking::perform_until(&op, on, deadline)
+    parking::perform_sending(&op, on, deadline)
 }
 
 /// Whether a receiving call on the stream `fd` that ends after a part because of an error takes the error from

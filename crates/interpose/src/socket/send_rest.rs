@@ -50,7 +50,7 @@ pub(crate) fn transmit_rest(
         let on = On { fd, reason: Reason::Write, limit: Some(Limit::Send) };
         let parked = match begun || sent > 0 {
             true => resume::send_more(on, rest.lend(), silent, deadline),
-            false => parking::perform_until(&op, on, deadline),
+            false => parking::perform_sending(&op, on, deadline),
         };
         let answer = match parked {
             Parked::Late => Err(libc::EAGAIN),
@@ -92,7 +92,7 @@ fn transmit_whole(fd: c_int, mut message: Message, flags: c_int, steps: &mut Mul
     }
     let message = message.lend();
     loop {
-        match parking::perform_until(&UserOp::poll(fd, libc::POLLOUT), on, deadline) {
+        match parking::perform_sending(&UserOp::poll(fd, libc::POLLOUT), on, deadline) {
             Parked::Late => return Err(libc::EAGAIN),
             Parked::Unsupported => {
                 return steps.offload(|| plain_message(number, fd, message, flags));

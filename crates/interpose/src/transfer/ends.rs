@@ -55,7 +55,13 @@ pub(crate) fn until_ready(fd: c_int, events: i16) -> Result<(), c_int> {
         _ => (Reason::Write, Limit::Send),
     };
     let op = UserOp::poll(fd, events);
-    match parking::perform(&op, On { fd, reason, limit: Some(limit) }) {
+    let on = On { fd, reason, limit: Some(limit) };
+    let deadline = parking::deadline(fd, on.limit);
+    let parked = match events {
+        libc::POLLIN => parking::perform_until(&op, on, deadline),
+        _ => parking::perform_sending(&op, on, deadline),
+    };
+    match parked {
         Parked::Answered(answer) => answer.map(drop),
         Parked::Late => Err(libc::EAGAIN),
         Parked::Unsupported => {

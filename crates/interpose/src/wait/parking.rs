@@ -12,6 +12,8 @@ use carefree_runtime::waiters::Seat;
 use crate::call::answer::{Answer, interruption};
 use crate::call::host;
 use crate::descriptor;
+use crate::descriptor::kind::Kind;
+use crate::descriptor::option::option;
 use crate::descriptor::{Limit, Waiter};
 use crate::wait::user_op::UserOp;
 
@@ -49,6 +51,12 @@ pub(crate) fn perform_until(op: &UserOp, on: On, deadline: u64) -> Parked {
 /// [`perform_until`] in the frame of the caller: a fiber that waits there has one frame less on its page.
 #[inline(always)]
 pub(crate) fn perform_here(op: &UserOp, on: On, deadline: u64) -> Parked {
+    perform_for(op, on, deadline, deadline != NEVER)
+}
+
+/// [`perform_here`]; the call `has_limit` if the socket sets it one.
+#[inline(always)]
+fn perform_for(op: &UserOp, on: On, deadline: u64, has_limit: bool) -> Parked {
     let seat = Seat::new();
     let Some(waiter) = Waiter::new(on.fd, &seat) else {
         return Parked::Answered(Err(libc::EBADF));
@@ -72,7 +80,7 @@ pub(crate) fn perform_here(op: &UserOp, on: On, deadline: u64) -> Parked {
             Ended::Done(result) => usize::try_from(result).map_err(|_| -result),
             Ended::Interrupted(why) => {
                 // signal(7): a call with a time limit ends, whatever the handler's flags.
-                if deadline != NEVER {
+                if has_limit {
                     host::ends_by_signal();
                 }
                 Err(interruption(why))
@@ -81,6 +89,40 @@ pub(crate) fn perform_here(op: &UserOp, on: On, deadline: u64) -> Parked {
             Ended::Late => return Parked::Late,
             Ended::Unsupported => return Parked::Unsupported,
         });
+    }
+}
+
+/// When a wait ends for a look at what no reactor reports. (Never where time is virtual, and would pass.)
+pub(crate) fn next_look() -> u64 {
+    /// Nanoseconds between two looks.
+    const LOOK: u64 = 50_000_000;
+    if clock::virtual_now().is_some() { NEVER } else { clock::now().saturating_add(LOOK) }
+}
+
+/// [`perform_until`], which ends for a look if `on` is a socket of `AF_UNIX`: `None` then. When the other end, or another
+/// thread, shuts down one direction of such a socket, calls end that no poll finds ready, and so no reactor.
+pub(crate) fn perform_until_look(op: &UserOp, on: On, deadline: u64) -> Option<Parked> {
+    let look = match descriptor::file(on.fd) {
+        Some(file) if file.kind(on.fd) != Kind::Socket => deadline,
+        _ => next_look().min(deadline),
+    };
+    let parked = perform_for(op, on, look, deadline != NEVER);
+    if !matches!(parked, Parked::Late) || look == deadline {
+        return Some(parked);
+    }
+    // Asked here alone, for most waits are shorter.
+    let is_unix = option(on.fd, libc::SO_DOMAIN) == Ok(libc::AF_UNIX);
+    (!is_unix).then(|| perform_until(op, on, deadline))
+}
+
+/// [`perform_until`] of an operation that sends or writes, or polls for that. A poll may end with no event, for a try.
+pub(crate) fn perform_sending(op: &UserOp, on: On, deadline: u64) -> Parked {
+    loop {
+        match perform_until_look(op, on, deadline) {
+            Some(parked) => return parked,
+            None if matches!(op.op(), Op::Poll { .. }) => return Parked::Answered(Ok(0)),
+            None => {}
+        }
     }
 }
 
