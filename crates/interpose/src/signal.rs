@@ -132,7 +132,7 @@ fn wait_for_any(set: User<sigset_t>, info: User<siginfo_t>, deadline: u64) -> An
         if let Some(host) = host {
             if let Some(taken) = (host.take_signal)(wanted) {
                 if !info.is_null() {
-                    info.write(taken)?;
+                    info.write(as_told_by_libc(taken))?;
                 }
                 return Ok(taken.si_signo as usize);
             }
@@ -149,14 +149,7 @@ fn wait_for_any(set: User<sigset_t>, info: User<siginfo_t>, deadline: u64) -> An
             taken => {
                 if taken.is_ok() && !info.is_null() {
                     // SAFETY: the kernel has written there.
-                    unsafe {
-                        let mut sent = info.read_seen();
-                        // libc reports a signal that was sent to a thread like one sent to the process.
-                        if sent.si_code == libc::SI_TKILL {
-                            sent.si_code = libc::SI_USER;
-                            info.write_seen(sent);
-                        }
-                    }
+                    unsafe { info.write_seen(as_told_by_libc(info.read_seen())) };
                 }
                 return taken;
             }
@@ -184,6 +177,14 @@ fn wait_for_any(set: User<sigset_t>, info: User<siginfo_t>, deadline: u64) -> An
             }
         }
     }
+}
+
+/// libc reports a signal that was sent to a thread like one sent to the process.
+fn as_told_by_libc(mut sent: siginfo_t) -> siginfo_t {
+    if sent.si_code == libc::SI_TKILL {
+        sent.si_code = libc::SI_USER;
+    }
+    sent
 }
 
 /// A `signalfd`.

@@ -6,38 +6,47 @@
 extern crate carefree_testing;
 
 use std::ffi::OsStr;
+use std::ops::Deref;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use carefree_testing::artifact::preload;
+use tempfile::TempDir;
 
 fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name)
 }
 
-/// Runs a command natively, and as `carefree run` does.
-fn run(command: &[&OsStr], carriers: Option<u32>) -> Output {
+/// Runs a command natively, or as `carefree run` does, with so many carriers over a reactor (over the one of the
+/// environment, or the default, where that is `None`).
+fn run(command: &[&OsStr], fibers: Option<(u32, Option<&str>)>) -> Output {
     let mut run = Command::new(command[0]);
     run.args(&command[1..]).env_remove("LD_PRELOAD");
-    if let Some(carriers) = carriers {
+    if let Some((carriers, reactor)) = fibers {
         run.env("LD_PRELOAD", preload()).env("CAREFREE_CARRIERS", carriers.to_string());
+        run.envs(reactor.map(|reactor| ("CAREFREE_REACTOR", reactor)));
     }
     run.output().unwrap()
 }
 
 /// Whether a command does on fibers what it does on threads.
 fn compare(command: &[&OsStr]) {
+    compare_over(command, &[(1, None), (2, None), (2, Some("epoll"))]);
+}
+
+/// Whether it does so with these carriers and reactors.
+fn compare_over(command: &[&OsStr], hows: &[(u32, Option<&str>)]) {
     let native = run(command, None);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    for carriers in [1, 2] {
-        let fibers = run(command, Some(carriers));
+    for &how in hows {
+        let fibers = run(command, Some(how));
         let errors = text(&fibers.stderr);
-        assert_eq!(text(&fibers.stdout), text(&native.stdout), "{carriers} carriers: {errors}");
+        assert_eq!(text(&fibers.stdout), text(&native.stdout), "{how:?}: {errors}");
         let ends = |output: &Output| (output.status.code(), output.status.signal());
-        assert_eq!(ends(&fibers), ends(&native), "{carriers} carriers: {errors}");
-        assert_eq!(errors, text(&native.stderr), "{carriers} carriers");
+        assert_eq!(ends(&fibers), ends(&native), "{how:?}: {errors}");
+        assert_eq!(errors, text(&native.stderr), "{how:?}");
     }
 }
 
@@ -48,17 +57,36 @@ fn compare_c(name: &str) {
 
 /// Compares a program that `compiler` compiles.
 fn compare_compiled(compiler: &str, name: &str) {
-    let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("program");
-    let mut command = Command::new(compiler);
-    let compiled = command
-        .args(["-O1", "-pthread", "-o"])
-        .args([&program, &source(name)])
-        .arg("-lrt")
-        .status();
-    let Ok(compiled) = compiled else { return eprintln!("skipped: {compiler} is not installed") };
-    assert!(compiled.success());
+    let Some(program) = compile(compiler, &[], name) else { return };
     compare(&[program.as_os_str()]);
+}
+
+/// A program that was compiled for one test.
+struct Program {
+    path: PathBuf,
+    _folder: TempDir,
+}
+
+impl Deref for Program {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Compiles a program, if there is such a compiler.
+fn compile(compiler: &str, options: &[&str], name: &str) -> Option<Program> {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program { path: folder.path().join("program"), _folder: folder };
+    let mut command = Command::new(compiler);
+    command.args(["-O1", "-pthread"]).args(options).arg("-o").arg(&*program);
+    let Ok(compiled) = command.arg(source(name)).args(["-lrt", "-lutil"]).status() else {
+        eprintln!("skipped: {compiler} is not installed");
+        return None;
+    };
+    assert!(compiled.success());
+    Some(program)
 }
 
 /// Compares a program of an interpreter's.
@@ -87,18 +115,11 @@ fn variables_of_threads_may_be_large() {
 /// A fault without a handler ends the program as it would have, after a line that says what it runs under.
 #[test]
 fn a_crash_says_how_to_try_without_fibers() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("program");
-    let compiled = Command::new("cc")
-        .args(["-O0", "-pthread", "-o"])
-        .args([&program, &source("crash.c")])
-        .status();
-    let Ok(compiled) = compiled else { return eprintln!("skipped: cc is not installed") };
-    assert!(compiled.success());
+    let Some(program) = compile("cc", &["-O0"], "crash.c") else { return };
     let faults = [("fault", "SIGSEGV"), ("trap", "SIGILL or SIGTRAP"), ("break", "SIGTRAP")];
     for (how, line) in faults.into_iter().chain([("sent", ""), ("handler", "")]) {
         let command = [program.as_os_str(), OsStr::new(how)];
-        let (native, fibers) = (run(&command, None), run(&command, Some(2)));
+        let (native, fibers) = (run(&command, None), run(&command, Some((2, None))));
         assert_eq!(fibers.stdout, native.stdout, "{how}");
         let ends = |output: &Output| (output.status.code(), output.status.signal());
         assert_eq!(ends(&fibers), ends(&native), "{how}");
@@ -271,16 +292,9 @@ fn threads_have_what_their_attributes_ask_for() {
 /// goes well by chance.)
 #[test]
 fn threads_are_not_created_on_stacks_that_others_have_not_left() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("program");
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O1", "-pthread", "-o"]).args([&program, &source("own_stack.c")]);
-    let Ok(compiled) = compiler.status() else {
-        return eprintln!("skipped: cc is not installed");
-    };
-    assert!(compiled.success());
+    let Some(program) = compile("cc", &[], "own_stack.c") else { return };
     for carriers in [1, 2] {
-        let output = run(&[program.as_os_str()], Some(carriers));
+        let output = run(&[program.as_os_str()], Some((carriers, None)));
         assert!(output.status.success() && output.stdout == b"done\n", "{carriers}: {output:?}");
     }
 }
@@ -424,7 +438,7 @@ fn threads_of_go_stay_threads() {
     compile(&library, &plain).unwrap();
     compile(&[], &program).unwrap();
     let paths = [&plain, &go, &plain, &go].map(|path| path.as_os_str());
-    let output = run(&[&[program.as_os_str()], &paths[..]].concat(), Some(2));
+    let output = run(&[&[program.as_os_str()], &paths[..]].concat(), Some((2, None)));
     let told = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{told}");
     let kinds: Vec<_> = told.lines().collect();
@@ -467,14 +481,7 @@ fn programs_that_cannot_load_the_library_are_started_without_it() {
 /// By any way to create one, also where threads fork at once, and where a child of `vfork` changes its mask.
 #[test]
 fn threads_and_processes_inherit_what_their_creator_has() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("program");
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O1", "-pthread", "-o"]).args([&program, &source("inherit.c")]);
-    let Ok(compiled) = compiler.status() else {
-        return eprintln!("skipped: cc is not installed");
-    };
-    assert!(compiled.success());
+    let Some(program) = compile("cc", &[], "inherit.c") else { return };
     // (Of no meaning natively.)
     let program = ["env", "CAREFREE_RUN_THREADS_FOR=stays,stays_too", program.to_str().unwrap()];
     compare(&program.map(OsStr::new));
@@ -532,14 +539,8 @@ fn signals_that_a_call_raises_come_to_the_thread_that_makes_it() {
 
 #[test]
 fn what_the_kernel_keeps_for_one_thread_is_refused_and_told() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("program");
-    let mut compiler = Command::new("cc");
-    let compiled =
-        compiler.args(["-O1", "-pthread", "-o"]).args([&program, &source("rights.c")]).status();
-    let Ok(compiled) = compiled else { return eprintln!("skipped: cc is not installed") };
-    assert!(compiled.success());
-    let output = run(&[program.as_os_str()], Some(2));
+    let Some(program) = compile("cc", &[], "rights.c") else { return };
+    let output = run(&[program.as_os_str()], Some((2, None)));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "refused\n", "{output:?}");
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(told.lines().count(), 1, "{told}");
@@ -566,9 +567,11 @@ fn clocks_times_and_sizes_are_refused_as_by_libc_and_the_kernel() {
     compare_c("clocks.c");
 }
 
+/// (Over epoll, each such wait looks again every 5 ms.)
 #[test]
 fn other_processes_wake_waits_for_words() {
-    compare_c("outside.c");
+    let Some(program) = compile("cc", &[], "outside.c") else { return };
+    compare_over(&[program.as_os_str()], &[(1, None), (2, None)]);
 }
 
 #[test]
@@ -596,14 +599,7 @@ fn signals_that_come_while_they_are_ignored_are_gone() {
 /// Threads that stay threads wait for mutexes that inherit priorities and that others hold.
 #[test]
 fn mutexes_that_inherit_priorities_are_shared_with_threads_of_the_kernels() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("program");
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O1", "-pthread", "-o"]).args([&program, &source("inherits.c")]);
-    let Ok(compiled) = compiler.status() else {
-        return eprintln!("skipped: cc is not installed");
-    };
-    assert!(compiled.success());
+    let Some(program) = compile("cc", &[], "inherits.c") else { return };
     // (Of no meaning natively.)
     let names = "CAREFREE_RUN_THREADS_FOR=stays_incrementing,stays_waiting_in_vain,stays_locking_twice,\
                  stays_in_turns,stays_taking,stays_ending_inside";
@@ -613,16 +609,9 @@ fn mutexes_that_inherit_priorities_are_shared_with_threads_of_the_kernels() {
 
 #[test]
 fn mutexes_that_cannot_be_shared_with_processes_are_told_of() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("program");
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O1", "-pthread", "-o"]).args([&program, &source("shared_inherits.c")]);
-    let Ok(compiled) = compiler.status() else {
-        return eprintln!("skipped: cc is not installed");
-    };
-    assert!(compiled.success());
+    let Some(program) = compile("cc", &[], "shared_inherits.c") else { return };
     for (arguments, lines) in [(&[][..], 0), (&[OsStr::new("shared")], 1)] {
-        let output = run(&[&[program.as_os_str()], arguments].concat(), Some(2));
+        let output = run(&[&[program.as_os_str()], arguments].concat(), Some((2, None)));
         assert!(output.status.success() && output.stdout == b"locked\n", "{output:?}");
         let told = String::from_utf8(output.stderr).unwrap();
         assert_eq!(told.lines().count(), lines, "{told}");
@@ -690,6 +679,27 @@ fn signals_and_cancellation_end_waits_for_whole_messages() {
 #[test]
 fn what_the_kernel_answers_at_once_is_not_waited_for() {
     compare_c("at_once.c");
+}
+
+#[test]
+fn calls_end_halfway_as_by_the_kernel() {
+    compare_c("halfway.c");
+}
+
+#[test]
+fn signals_are_handled_in_time_and_once_each() {
+    compare_c("sent.c");
+}
+
+/// The kernel has one of its threads trace a child: so there is one carrier.
+#[test]
+fn traced_children_are_seen_to_stop() {
+    let Some(program) = compile("cc", &[], "traced.c") else { return };
+    let native = run(&[program.as_os_str()], None);
+    for reactor in [None, Some("epoll")] {
+        let fibers = run(&[program.as_os_str()], Some((1, reactor)));
+        assert_eq!(fibers, native, "{reactor:?}");
+    }
 }
 
 #[test]

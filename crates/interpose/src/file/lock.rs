@@ -114,7 +114,7 @@ interpose! { steady anywhere
         let arguments = [fd.into(), (operation | libc::LOCK_NB).into()];
         let kind = operation & (libc::LOCK_SH | libc::LOCK_EX);
         let purpose =
-            Purpose::Lock { command: libc::LOCK_UN, kind, start: 0, length: 0, from: libc::SEEK_SET };
+            Purpose::Lock { command: libc::LOCK_UN, kind, start: 0, length: 0 };
         let locked = until_free(fd, purpose, || {
             sys::call(Number::FLOCK, arguments)
         });
@@ -168,21 +168,32 @@ pub(crate) fn note(fd: c_int, command: c_int) {
 pub(crate) fn set(fd: c_int, command: c_int, lock: User<libc::flock>) -> Answer {
     let command = if command == libc::F_SETLKW { libc::F_SETLK } else { libc::F_OFD_SETLK };
     note(fd, command);
-    let arguments = [fd.into(), command.into(), lock.into()];
+    // The kernel finds out which range is meant when the call is made, and waits for that one, wherever the position
+    // or the end is later.
+    let mut own = lock.read().ok().and_then(|lock| from_the_beginning(fd, lock));
+    let range = own.as_ref().map(|lock| (lock.l_type, lock.l_start, lock.l_len));
+    let place = if own.is_some() { User::lend_some(&mut own) } else { lock };
+    let arguments = [fd.into(), command.into(), place.into()];
     let attempt = || sys::call(Number::FCNTL, arguments);
-    // The kernel checks first whether the lock can be read.
     let answer = attempt();
-    if !is_taken(answer) {
+    let Some((kind, start, length)) = range.filter(|_| is_taken(answer)) else {
         changed(fd);
         return answer;
-    }
-    // SAFETY: the kernel has read it.
-    let libc::flock { l_type, l_whence, l_start, l_len, .. } = unsafe { lock.read_seen() };
-    // A range that is relative to the position or the end is the same only by the same number.
-    let from = if l_whence == libc::SEEK_SET as c_short { -1 } else { fd << 2 | l_whence as c_int };
-    let purpose =
-        Purpose::Lock { command, kind: l_type.into(), start: l_start, length: l_len, from };
+    };
+    let purpose = Purpose::Lock { command, kind: kind.into(), start, length };
     until_free(fd, purpose, attempt)
+}
+
+/// A lock with its range told from the file's beginning. None where there is none: the kernel says what is wrong.
+fn from_the_beginning(fd: c_int, lock: libc::flock) -> Option<libc::flock> {
+    let from = match c_int::from(lock.l_whence) {
+        libc::SEEK_SET => 0,
+        libc::SEEK_CUR => descriptor::storage::position(fd).ok()? as i64,
+        libc::SEEK_END => sys::status(fd).ok()?.st_size,
+        _ => return None,
+    };
+    let l_start = from.checked_add(lock.l_start)?;
+    Some(libc::flock { l_whence: libc::SEEK_SET as c_short, l_start, ..lock })
 }
 
 fn is_taken(answer: Answer) -> bool {

@@ -118,7 +118,8 @@ fn open_any_kind(directory: c_int, path: User<c_char>, flags: c_int, mode: mode_
     if never_waits || !is_fifo(directory, path, flags) {
         return plain(flags);
     }
-    let at_once = || plain(flags | libc::O_NONBLOCK);
+    // What another thread starts meanwhile is not to have the end, which natively has no number yet.
+    let at_once = || plain(flags | libc::O_NONBLOCK | libc::O_CLOEXEC);
     let file = if flags & libc::O_ACCMODE == libc::O_RDONLY {
         let file = OwnFile::opened(at_once()?);
         ENDS.notify();
@@ -137,6 +138,9 @@ fn open_any_kind(directory: c_int, path: User<c_char>, flags: c_int, mode: mode_
         file
     };
     sys::set_mode(file.fd(), sys::mode(file.fd())? & !libc::O_NONBLOCK)?;
+    if flags & libc::O_CLOEXEC == 0 {
+        sys::call(Number::FCNTL, [file.fd().into(), libc::F_SETFD.into(), 0usize.into()])?;
+    }
     Ok(file.keep() as usize)
 }
 

@@ -11,6 +11,7 @@ use libc::{sembuf, timespec};
 use crate::call::answer::{Answer, answer};
 use crate::call::fiber;
 use crate::call::sys::{self, Number};
+use crate::call::uninterrupted::offload;
 use crate::call::user::User;
 use crate::time::duration;
 use crate::wait::polling::Polled;
@@ -120,9 +121,17 @@ fn operate(set: c_int, operations: User<sembuf>, count: usize, timeout: User<tim
         let operation = unsafe { operations.after(place).read_seen() };
         c_int::from(operation.sem_flg) & libc::IPC_NOWAIT == 0
     };
-    let waits = tried == Err(libc::EAGAIN) && (0..count).any(may_wait);
-    if !waits {
+    if tried != Err(libc::EAGAIN) {
         return tried;
+    }
+    let waiting = (0..count).filter(|place| may_wait(*place)).count();
+    if waiting == 0 {
+        return tried;
+    }
+    if waiting < count {
+        // It waits unless the one that cannot go on just then is not to. Which one that is, the kernel alone knows.
+        let arguments = [set.into(), operations.into(), count.into(), timeout.into()];
+        return offload(|| sys::call(Number::SEMTIMEDOP, arguments)).map_err(removed);
     }
     let deadline = duration::deadline(timeout)?;
     poll(libc::EAGAIN, true, deadline, attempt).map_err(removed)

@@ -73,8 +73,13 @@ fn take(semaphore: User<Semaphore>, deadline: impl FnOnce() -> Result<u64, c_int
     host::begin();
     // SAFETY: a semaphore that the program has given and libc has set up.
     let attempt = || unsafe { libc::sem_trywait(semaphore.pointer()) == 0 };
+    // What was sent before the semaphore was released is handled before the call returns.
+    let taken = || {
+        host::again_steady(&());
+        0
+    };
     if attempt() {
-        return 0;
+        return taken();
     }
     let deadline = match deadline() {
         Ok(deadline) => deadline,
@@ -89,7 +94,7 @@ fn take(semaphore: User<Semaphore>, deadline: impl FnOnce() -> Result<u64, c_int
     let wait = Wait { key, tag: 0, reason: Reason::PosixSemaphore, deadline, unseen };
     loop {
         let errno = match wait.until_interrupted(|| attempt().then_some(())) {
-            Ok(()) => return 0,
+            Ok(()) => return taken(),
             Err(Broken::Late) => libc::ETIMEDOUT,
             Err(Broken::Interrupted) => libc::EINTR,
         };

@@ -43,8 +43,8 @@ pub(crate) struct FileId {
 pub(crate) enum Purpose {
     /// A call in several steps.
     Steps,
-    /// Asking the kernel for a lock: the command, the kind, and the range with what it is relative to.
-    Lock { command: c_int, kind: c_int, start: i64, length: i64, from: c_int },
+    /// Asking the kernel for a lock: the command, the kind, and the range.
+    Lock { command: c_int, kind: c_int, start: i64, length: i64 },
 }
 
 /// What names a lock.

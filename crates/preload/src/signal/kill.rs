@@ -69,11 +69,16 @@ fn send_here(process: pid_t, signal: c_int, info: impl FnOnce() -> siginfo_t) ->
     }
 }
 
+/// Whether this is the number of the process.
+pub(crate) fn is_own(process: pid_t) -> bool {
+    process == std::process::id() as pid_t
+}
+
 /// Whether `kill` may send a signal to the own process, among others.
 fn is_here(process: pid_t) -> bool {
     match process {
         -1 | 0 => true,
-        1.. => process == std::process::id() as pid_t,
+        1.. => is_own(process),
         _ => process.checked_neg().is_some_and(is_own_group),
     }
 }
@@ -109,7 +114,7 @@ pub(crate) unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<
         libc::SYS_rt_sigqueueinfo => is_here(process as pid_t),
         libc::SYS_pidfd_send_signal => true,
         libc::SYS_rt_tgsigqueueinfo => {
-            let thread = find_number(signal as c_int)?;
+            let thread = find_number(signal as c_int).filter(|_| is_own(process as pid_t))?;
             // SAFETY: as this function demands.
             let told = unsafe { (fourth as *const siginfo_t).as_ref() };
             let Some(told) = told else { return Some(libc::EFAULT) };
@@ -162,7 +167,7 @@ stand_in! {
 
     /// `tgkill(2)`.
     fn tgkill(process: pid_t, thread: pid_t, signal: c_int) -> c_int {
-        match find_number(thread) {
+        match find_number(thread).filter(|_| is_own(process)) {
             Some(thread) => answer(send(*thread, signal)),
             // SAFETY: the caller's arguments.
             None => unsafe { next(process, thread, signal) },

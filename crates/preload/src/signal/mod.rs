@@ -46,7 +46,7 @@ pub(crate) use carrier::is_ours;
 pub(crate) use deliver::{after_call, amid_call, end, handle, has_come, interrupt, settle_one};
 pub(crate) use dispatcher::{begin, give_up, renew, run};
 pub(crate) use jump::find as find_sigsetjmp;
-pub(crate) use kill::{by_number as kill_by_number, send};
+pub(crate) use kill::{by_number as kill_by_number, is_own, send};
 pub(crate) use mask::{
     change, for_child, for_program, for_program_in_place, mask, note_fork, set as set_mask,
     set_kernels,

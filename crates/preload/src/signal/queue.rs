@@ -76,7 +76,10 @@ impl Queue {
                     return true;
                 }
             }
-            if info.si_signo >= FIRST_QUEUED || self.set.load(Ordering::Relaxed) & own == 0 {
+            // The thread and the process have one each.
+            let is_same = |one: &Came| one.info.si_signo == info.si_signo && one.for_any == for_any;
+            let is_raised = || !for_any && u64::from(self.raised.load(Ordering::SeqCst)) & own != 0;
+            if info.si_signo >= FIRST_QUEUED || !is_raised() && !came.iter().any(is_same) {
                 came.push(Came { info, for_any });
                 self.set.fetch_or(own, Ordering::SeqCst);
             }
@@ -119,7 +122,7 @@ impl Queue {
             let mut came = self.came.lock();
             let raised = u64::from(self.raised.swap(0, Ordering::SeqCst));
             for signal in (1..FIRST_QUEUED).filter(|signal| raised & bit(*signal) != 0) {
-                if came.iter().all(|one| one.info.si_signo != signal) {
+                if came.iter().all(|one| one.for_any || one.info.si_signo != signal) {
                     came.push(Came { info: sent::told(signal, libc::SI_USER, 0), for_any: false });
                 }
             }

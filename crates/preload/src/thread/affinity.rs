@@ -1,6 +1,6 @@
 //! Processors of threads.
 //!
-//! A fiber runs where a carrier takes it. Affinity is accepted and has no effect.
+//! A fiber runs where a carrier takes it. Affinity to processors that the process may run on is accepted, and has no effect.
 
 use std::ffi::{c_int, c_void};
 
@@ -27,14 +27,36 @@ pub(super) unsafe fn processors(bytes: usize, set: *mut c_void) -> c_int {
     unsafe { libc::sched_getaffinity(libc::getpid(), bytes, set.cast()) }
 }
 
+/// What the kernel answers where a thread is to run on the processors of a set: it must have one that the process may run
+/// on.
+///
+/// # Safety
+/// There are `bytes` at `set`.
+unsafe fn answer_to(bytes: usize, set: *const c_void) -> c_int {
+    /// Bytes for more processors than kernels have.
+    const ROOM: usize = 1024;
+    if set.is_null() {
+        return libc::EFAULT;
+    }
+    // (The kernel writes whole words.)
+    let mut own = [0_u64; ROOM / 8];
+    // SAFETY: there is so much room.
+    if unsafe { processors(ROOM, own.as_mut_ptr().cast()) } < 0 {
+        return 0;
+    }
+    // SAFETY: as this function demands.
+    let wanted = unsafe { std::slice::from_raw_parts(set.cast::<u8>(), bytes.min(ROOM)) };
+    let own = own.iter().flat_map(|word| word.to_ne_bytes());
+    if wanted.iter().zip(own).any(|(wanted, own)| wanted & own != 0) { 0 } else { libc::EINVAL }
+}
+
 stand_in! {
     /// `pthread_setaffinity_np(3)`.
     fn pthread_setaffinity_np(thread: pthread_t, bytes: usize, set: *const c_void) -> c_int {
         // SAFETY: the caller's arguments.
         unsafe {
             match record::find(thread) {
-                Some(_) if set.is_null() => libc::EFAULT,
-                Some(_) => 0,
+                Some(_) => answer_to(bytes, set),
                 None => next(thread, bytes, set),
             }
         }
@@ -54,11 +76,19 @@ stand_in! {
 
     /// `sched_setaffinity(2)`.
     fn sched_setaffinity(process: c_int, bytes: usize, set: *const c_void) -> c_int {
-        if is_hosted(process) {
-            return 0;
-        }
         // SAFETY: the caller's arguments.
-        unsafe { next(process, bytes, set) }
+        unsafe {
+            if !is_hosted(process) {
+                return next(process, bytes, set);
+            }
+            match answer_to(bytes, set) {
+                0 => 0,
+                errno => {
+                    *libc::__errno_location() = errno;
+                    -1
+                }
+            }
+        }
     }
 
     /// `sched_getaffinity(2)`.

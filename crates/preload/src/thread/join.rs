@@ -63,6 +63,8 @@ pub(crate) unsafe fn join(
     }
     // SAFETY: AWAITED was set by this call, so no other one gives the thread up.
     unsafe { thread.give_up() };
+    // What the thread has sent before its end is handled before the call returns.
+    signal::handle();
     Some(0)
 }
 

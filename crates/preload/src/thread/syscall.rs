@@ -20,7 +20,7 @@ pub(crate) unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<
     match number {
         libc::SYS_gettid => Some(me.number().into()),
         libc::SYS_tgkill => {
-            let thread = find_number(b as c_int)?;
+            let thread = find_number(b as c_int).filter(|_| signal::is_own(a as c_int))?;
             Some(answer(signal::send(*thread, c as c_int)))
         }
         libc::SYS_tkill => {

@@ -1,0 +1,292 @@
+// Calls that end halfway: connections that are refused, sockets that are shut down on one side, reads that want less
+// than there is to be or get less than they want, locks on ranges that move, ends of FIFOs.
+#define _GNU_SOURCE
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <pty.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sem.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static void said(const char *what, long result) {
+    printf("%s: %ld %s\n", what, result, result < 0 ? strerror(errno) : "");
+}
+
+static pthread_t begin(void *(*run)(void *), void *argument) {
+    pthread_t thread;
+    assert(!pthread_create(&thread, NULL, run, argument));
+    return thread;
+}
+
+static void wait_for(pthread_t thread) { pthread_join(thread, NULL); }
+
+static struct sockaddr_in bound(int socket) {
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t length = sizeof address;
+    assert(!bind(socket, (struct sockaddr *)&address, length));
+    assert(!getsockname(socket, (struct sockaddr *)&address, &length));
+    return address;
+}
+
+static void refused(void) {
+    int silent = socket(AF_INET, SOCK_STREAM, 0), one = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in address = bound(silent);
+    said("connect", connect(one, (struct sockaddr *)&address, sizeof address));
+    said("again", connect(one, (struct sockaddr *)&address, sizeof address));
+    char byte;
+    said("recv", recv(one, &byte, 1, 0));
+    assert(!listen(silent, 5));
+    said("to a listener", connect(one, (struct sockaddr *)&address, sizeof address));
+    said("once more", connect(one, (struct sockaddr *)&address, sizeof address));
+    int other = socket(AF_INET, SOCK_STREAM, 0), gone = socket(AF_INET, SOCK_STREAM, 0);
+    address = bound(gone);
+    close(gone);
+    said("to nobody", connect(other, (struct sockaddr *)&address, sizeof address));
+    said("listen", listen(other, 5));
+    close(silent), close(one), close(other);
+}
+
+static char much[1 << 20];
+
+static void *writes(void *fd) {
+    ssize_t sent = write((long)fd, much, sizeof much);
+    said("write of much", sent > 0 ? 1 : sent);
+    return NULL;
+}
+
+static void *sends(void *fd) {
+    // (Of the packets before, as many as there is room for.)
+    ssize_t sent;
+    while ((sent = send((long)fd, much, 1 << 10, MSG_NOSIGNAL)) > 0);
+    said("send of packets", sent);
+    return NULL;
+}
+
+static void *accepts(void *fd) {
+    said("accept", accept((long)fd, NULL, NULL));
+    return NULL;
+}
+
+static void shut(void) {
+    for (int own = 0; own < 2; own++) {
+        for (int packets = 0; packets < 2; packets++) {
+            int ends[2];
+            assert(!socketpair(AF_UNIX, packets ? SOCK_SEQPACKET : SOCK_STREAM, 0, ends));
+            pthread_t thread = begin(packets ? sends : writes, (void *)(long)ends[0]);
+            usleep(30000);
+            if (own) shutdown(ends[0], SHUT_WR); else shutdown(ends[1], SHUT_RD);
+            wait_for(thread);
+            close(ends[0]), close(ends[1]);
+        }
+    }
+    int listener = socket(AF_UNIX, SOCK_STREAM, 0);
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    assert(!bind(listener, (struct sockaddr *)&address, sizeof(sa_family_t)) && !listen(listener, 5));
+    pthread_t thread = begin(accepts, (void *)(long)listener);
+    usleep(30000);
+    shutdown(listener, SHUT_RDWR);
+    wait_for(thread);
+    close(listener);
+}
+
+static void *sends_two(void *fd) {
+    usleep(20000);
+    assert(send((long)fd, "ab", 2, 0) == 2);
+    return NULL;
+}
+
+static void less(void) {
+    int listener = socket(AF_INET, SOCK_STREAM, 0), one = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in address = bound(listener);
+    assert(!listen(listener, 5) && !connect(one, (struct sockaddr *)&address, sizeof address));
+    int two = accept(listener, NULL, NULL), least = 100;
+    struct timeval limit = { 0, 100000 };
+    setsockopt(one, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    setsockopt(one, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least);
+    char bytes[200];
+    struct iovec place = { bytes, sizeof bytes };
+    struct msghdr message = { .msg_iov = &place, .msg_iovlen = 1 };
+    for (int how = 0; how < 6; how++) {
+        pthread_t thread = begin(sends_two, (void *)(long)two);
+        // From the fourth on: as many as there are to be.
+        size_t length = how < 3 ? sizeof bytes : 2;
+        place.iov_len = length;
+        long got = how % 3 == 0   ? recv(one, bytes, length, 0)
+                   : how % 3 == 1 ? read(one, bytes, length)
+                                  : recvmsg(one, &message, 0);
+        said("less than the low-water mark", got);
+        wait_for(thread);
+    }
+    said("and no more", recv(one, bytes, sizeof bytes, MSG_DONTWAIT));
+    close(listener), close(one), close(two);
+}
+
+static void *types(void *fd) {
+    usleep(30000);
+    assert(write((long)fd, "xy", 2) == 2);
+    usleep(30000);
+    assert(write((long)fd, "z", 1) == 1);
+    return NULL;
+}
+
+static void terminal(void) {
+    int master, slave;
+    assert(!openpty(&master, &slave, NULL, NULL, NULL));
+    for (int time = 0; time < 2; time++) {
+        struct termios settings;
+        tcgetattr(slave, &settings);
+        cfmakeraw(&settings);
+        settings.c_cc[VMIN] = time ? 8 : 3, settings.c_cc[VTIME] = time ? 2 : 0;
+        tcsetattr(slave, TCSANOW, &settings);
+        pthread_t thread = begin(types, (void *)(long)master);
+        char bytes[8];
+        long got = read(slave, bytes, time ? 8 : 2);
+        said("read of several bytes", got);
+        wait_for(thread);
+        tcflush(slave, TCIFLUSH);
+    }
+    close(master), close(slave);
+}
+
+static void *polls(void *fd) {
+    struct pollfd file = { (long)fd, 0, 0 };
+    int found = poll(&file, 1, 5000);
+    printf("poll for nothing: %d, %x\n", found, (unsigned)file.revents);
+    return NULL;
+}
+
+static void *reads(void *fd) {
+    char byte;
+    said("read beside it", read((long)fd, &byte, 1));
+    return NULL;
+}
+
+static void hung_up(void) {
+    int ends[2];
+    assert(!pipe(ends));
+    pthread_t poller = begin(polls, (void *)(long)ends[0]);
+    usleep(30000);
+    pthread_t reader = begin(reads, (void *)(long)ends[0]);
+    usleep(30000);
+    assert(write(ends[1], "x", 1) == 1);
+    wait_for(reader);
+    usleep(30000);
+    close(ends[1]);
+    wait_for(poller);
+    close(ends[0]);
+}
+
+static void semaphores(void) {
+    int set = semget(IPC_PRIVATE, 2, 0600);
+    struct sembuf both[2] = { { 0, 1, 0 }, { 1, -1, IPC_NOWAIT } };
+    said("semop, not to wait for the second", semop(set, both, 2));
+    semctl(set, 0, IPC_RMID);
+}
+
+static char folder[] = "/tmp/halfway-XXXXXX";
+
+static void *locks(void *fd) {
+    struct flock last = { .l_type = F_WRLCK, .l_whence = SEEK_END, .l_start = -10, .l_len = 10 };
+    said("lock of the last ten", fcntl((long)fd, F_SETLKW, &last));
+    return NULL;
+}
+
+static void ranges(void) {
+    char path[64];
+    snprintf(path, sizeof path, "%s/file", folder);
+    int fd = open(path, O_RDWR | O_CREAT, 0600), ready[2], go[2];
+    assert(write(fd, much, 100) == 100 && !pipe(ready) && !pipe(go));
+    char byte;
+    pid_t holder = fork();
+    if (holder == 0) {
+        struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 90, .l_len = 10 };
+        fcntl(fd, F_SETLK, &lock);
+        (void)!write(ready[1], "x", 1);
+        (void)!read(go[0], &byte, 1);
+        (void)!write(fd, much, 50);
+        _exit(0);
+    }
+    assert(read(ready[0], &byte, 1) == 1);
+    pthread_t thread = begin(locks, (void *)(long)fd);
+    usleep(50000);
+    assert(write(go[1], "x", 1) == 1);
+    wait_for(thread);
+    waitpid(holder, NULL, 0);
+    fflush(stdout);
+    pid_t asks = fork();
+    if (asks == 0) {
+        struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+        fcntl(fd, F_GETLK, &lock);
+        printf("locked: %ld of %ld\n", (long)lock.l_len, (long)lock.l_start);
+        fflush(stdout);
+        _exit(0);
+    }
+    waitpid(asks, NULL, 0);
+    close(fd);
+    unlink(path);
+}
+
+static void *opens(void *path) {
+    int fd = open(path, O_RDONLY);
+    char byte;
+    said("read from a FIFO", read(fd, &byte, 1));
+    said("flags", fcntl(fd, F_GETFD));
+    close(fd);
+    return NULL;
+}
+
+static void fifo(void) {
+    char path[64];
+    snprintf(path, sizeof path, "%s/fifo", folder);
+    assert(!mkfifo(path, 0600));
+    pthread_t thread = begin(opens, path);
+    usleep(50000);
+    pid_t child;
+    char *arguments[] = { "sleep", "20", NULL };
+    assert(!posix_spawn(&child, "/bin/sleep", NULL, NULL, arguments, environ));
+    usleep(50000);
+    int fd = open(path, O_WRONLY);
+    assert(write(fd, "x", 1) == 1);
+    wait_for(thread);
+    said("write when the reader has closed", write(fd, "y", 1));
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    close(fd);
+    unlink(path);
+}
+
+static void *all(void *none) {
+    refused();
+    shut();
+    less();
+    terminal();
+    hung_up();
+    semaphores();
+    ranges();
+    fifo();
+    return none;
+}
+
+int main(void) {
+    signal(SIGPIPE, SIG_IGN);
+    assert(mkdtemp(folder));
+    wait_for(begin(all, NULL));
+    rmdir(folder);
+    return 0;
+}
