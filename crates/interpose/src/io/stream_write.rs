@@ -22,6 +22,7 @@ use crate::socket::send_rest::transmit_rest;
 use crate::wait::multi_step::MultiStep;
 use crate::wait::offload;
 use crate::wait::parking::{self, On, Parked};
+use crate::wait::readiness;
 use crate::wait::user_op::UserOp;
 
 /// Writes.
@@ -144,15 +145,18 @@ pub(crate) fn put(call: &Call, file: Option<&'static File>) -> Answer {
 fn write_when_ready(op: &UserOp, on: On, deadline: u64) -> Parked {
     let writable = UserOp::poll(on.fd, libc::POLLOUT);
     loop {
-        match parking::perform_sending(&writable, on, deadline) {
-            Parked::Answered(Ok(_)) => {}
+        let events = match parking::perform_sending(&writable, on, deadline) {
+            Parked::Answered(Ok(events)) => events,
             ended => return ended,
-        }
+        };
         match op.attempt() {
             Attempt::Done(result) => {
                 return Parked::Answered(usize::try_from(result).map_err(|_| -result));
             }
             Attempt::Unsupported => return Parked::Unsupported,
+            Attempt::Again if readiness::is_vain(events, libc::POLLOUT) => {
+                return Parked::Unsupported;
+            }
             Attempt::Again => {}
         }
     }

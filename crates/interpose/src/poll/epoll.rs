@@ -11,7 +11,7 @@ use crate::call::uninterrupted::offload;
 use crate::call::user::User;
 use crate::descriptor::{self, File};
 use crate::poll::mask::{changes_signals, wait_hosted};
-use crate::poll::several::{Wanted, Woken, collect, left, nothing_yet, park};
+use crate::poll::several::{Wanted, Woken, collect, left, nothing_yet, or_happened, park};
 use crate::time::duration::{deadline, deadline_of_millis};
 use crate::wait::readiness::{self, Form, SIGNALS};
 use crate::wait::user_op::UserOp;
@@ -141,7 +141,10 @@ fn epoll_until(
         match woken {
             Woken::Perhaps => {}
             Woken::Late => return Ok(0),
-            Woken::Failed(errno) => return Err(errno),
+            Woken::Failed(errno) => {
+                let look = || readiness::epoll(form, epoll, events, most, Some(0));
+                return or_happened(errno, look);
+            }
             Woken::Closed(_) => return Err(libc::EBADF),
             Woken::Unsupported => {
                 let left = left(deadline);

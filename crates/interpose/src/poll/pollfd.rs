@@ -8,7 +8,7 @@ use crate::call::answer::{Answer, answer};
 use crate::call::uninterrupted::offload;
 use crate::call::user::User;
 use crate::poll::mask::{changes_signals, wait_hosted};
-use crate::poll::several::{Wanted, Woken, left, nothing_yet, park};
+use crate::poll::several::{Wanted, Woken, left, nothing_yet, or_happened, park};
 use crate::time::duration::{deadline, deadline_of_millis};
 use crate::wait::readiness::{self, Form};
 
@@ -86,7 +86,10 @@ fn poll_until(form: Form, files: User<pollfd>, count: nfds_t, deadline: u64) -> 
         match park(wanted, deadline) {
             Woken::Perhaps => {}
             Woken::Late => return Ok(0),
-            Woken::Failed(errno) => return Err(errno),
+            Woken::Failed(errno) => {
+                let look = || readiness::poll(form, files, count as usize, Some(0));
+                return or_happened(errno, look);
+            }
             Woken::Closed(places) => {
                 for &place in &places {
                     // SAFETY: the kernel has written there.

@@ -12,7 +12,7 @@ use crate::call::memory;
 use crate::call::uninterrupted::offload;
 use crate::call::user::User;
 use crate::poll::mask::{changes_signals, wait_hosted};
-use crate::poll::several::{Wanted, Woken, left, nothing_yet, park};
+use crate::poll::several::{Wanted, Woken, left, nothing_yet, or_happened, park};
 use crate::time::duration::{self, deadline};
 use crate::wait::readiness::{self, Form};
 
@@ -157,7 +157,12 @@ fn select_until(form: Form, count: c_int, sets: [User<libc::fd_set>; 3], deadlin
         match park(wanted, deadline) {
             Woken::Perhaps => {}
             Woken::Late => return give(&answers).map(|()| 0),
-            Woken::Failed(errno) => return Err(errno),
+            Woken::Failed(errno) => {
+                let mut answers = asked.clone();
+                let look = || try_select(form, most, &sets, &mut answers, Some(0));
+                let selected = or_happened(errno, look)?;
+                return give(&answers).map(|()| selected);
+            }
             Woken::Closed(_) => return Err(libc::EBADF),
             Woken::Unsupported => {
                 let mut answers = asked.clone();

@@ -8,7 +8,7 @@ use carefree_runtime::operation::{self, Ended, Wait};
 use carefree_runtime::waiters::Seat;
 use carefree_runtime::{Interrupted, Reason, yield_now};
 
-use crate::call::answer::interruption;
+use crate::call::answer::{Answer, interruption};
 use crate::call::host;
 use crate::descriptor::Waiter;
 use crate::time::duration;
@@ -101,6 +101,12 @@ fn cut(why: Interrupted) -> Woken {
         Interrupted::Cancelled if host::waits_on() => Woken::Perhaps,
         _ => Woken::Failed(interruption(why)),
     }
+}
+
+/// The answer of a call whose wait has failed: what has happened by a last `look`, if anything, as with the kernel, which
+/// looks before it says that a signal has come. (What has happened may be what the signal is for.)
+pub(crate) fn or_happened(errno: c_int, look: impl FnOnce() -> Answer) -> Answer {
+    look().ok().filter(|found| *found > 0).ok_or(errno)
 }
 
 /// Notes the reactor's answers at the files that they are about; and what they mean for the call.

@@ -15,6 +15,7 @@ use crate::socket::plain::plain_message;
 use crate::socket::resume;
 use crate::wait::multi_step::MultiStep;
 use crate::wait::parking::{self, On, Parked};
+use crate::wait::readiness;
 use crate::wait::user_op::UserOp;
 
 /// Sends what could not be sent at once: all of it, unless the socket is in non-blocking mode. `begun` says
@@ -98,8 +99,11 @@ fn transmit_whole(fd: c_int, mut message: Message, flags: c_int, steps: &mut Mul
                 return steps.offload(|| plain_message(number, fd, message, flags));
             }
             Parked::Answered(Err(errno)) => return Err(errno),
-            Parked::Answered(Ok(_)) => {
+            Parked::Answered(Ok(events)) => {
                 match plain_message(number, fd, message, flags | libc::MSG_DONTWAIT) {
+                    Err(libc::EAGAIN) if readiness::is_vain(events, libc::POLLOUT) => {
+                        return steps.offload(|| plain_message(number, fd, message, flags));
+                    }
                     // Another sender was faster.
                     Err(libc::EAGAIN) => {}
                     answer => return answer,

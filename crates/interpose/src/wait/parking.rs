@@ -10,11 +10,12 @@ use carefree_runtime::operation::{Ended, Wait};
 use carefree_runtime::waiters::Seat;
 
 use crate::call::answer::{Answer, interruption};
-use crate::call::host;
+use crate::call::{host, sys};
 use crate::descriptor;
 use crate::descriptor::kind::Kind;
 use crate::descriptor::option::option;
 use crate::descriptor::{Limit, Waiter};
+use crate::wait::readiness::is_ready;
 use crate::wait::user_op::UserOp;
 
 /// A wait for a file.
@@ -140,7 +141,19 @@ fn until_ready(op: &UserOp<'_>, on: On, deadline: u64) -> Parked {
         Op::Read { .. } | Op::ReadVectored { .. } => libc::POLLIN,
         _ => libc::POLLOUT,
     };
-    perform_until(&UserOp::poll(on.fd, events), on, deadline)
+    if is_ready(on.fd, events) {
+        return Parked::Answered(Ok(0));
+    }
+    match perform_until(&UserOp::poll(on.fd, events), on, deadline) {
+        // What waits at a terminal whose other end is closed is told so, and what comes later finds its end.
+        Parked::Answered(Ok(there))
+            if there & libc::POLLHUP as usize != 0
+                && sys::ioctl_number(on.fd, libc::TIOCOUTQ as usize) == Err(libc::EIO) =>
+        {
+            Parked::Answered(Err(libc::EIO))
+        }
+        ended => ended,
+    }
 }
 
 /// When a call on `fd` gives up by the socket's own time limit.

@@ -27,6 +27,12 @@ pub(crate) enum Form {
     Precise,
 }
 
+/// Whether a poll that found `events` would find them again at once, though a call still waits for `wanted`: those are
+/// notices in a socket's error queue, say, which only a call for that queue takes out.
+pub(crate) fn is_vain(events: usize, wanted: i16) -> bool {
+    events != 0 && events & wanted as usize == 0
+}
+
 /// Whether an old kernel or a sandbox has refused the system call: of their own, these calls fail with
 /// none of these errors.
 fn is_refusal(answer: Answer) -> bool {

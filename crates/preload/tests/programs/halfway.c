@@ -20,6 +20,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <termios.h>
+#include <time.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -164,16 +165,82 @@ static void terminal(void) {
     close(master), close(slave);
 }
 
+static void *reads(void *fd) {
+    char byte;
+    said("read of a byte", read((long)fd, &byte, 1));
+    return NULL;
+}
+
+static void *reads_line(void *fd) {
+    char bytes[8];
+    said("read of a terminal", read((long)fd, bytes, sizeof bytes));
+    return NULL;
+}
+
+static void closed_terminal(void) {
+    int master, slave;
+    assert(!openpty(&master, &slave, NULL, NULL, NULL));
+    pthread_t thread = begin(reads_line, (void *)(long)slave);
+    usleep(30000);
+    close(master);
+    wait_for(thread);
+    reads_line((void *)(long)slave);
+    close(slave);
+}
+
+// Notices that nobody takes out of a socket's error queue are reported by each poll, and end no call.
+static void notices(void) {
+    int listener = socket(AF_INET, SOCK_STREAM, 0), one = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in address = bound(listener);
+    assert(!listen(listener, 5) && !connect(one, (struct sockaddr *)&address, sizeof address));
+    int two = accept(listener, NULL, NULL), on = 1;
+    setsockopt(one, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof on);
+    assert(send(one, much, 1 << 16, MSG_ZEROCOPY) == 1 << 16);
+    for (size_t got = 0; got < 1 << 16;) got += read(two, much, sizeof much);
+    for (int writing = 0; writing < 2; writing++) {
+        pthread_t thread = begin(writing ? writes : reads, (void *)(long)one);
+        clock_t before = clock();
+        usleep(300000);
+        printf("busy meanwhile: %d\n", clock() - before > CLOCKS_PER_SEC / 10);
+        if (writing) shutdown(two, SHUT_RDWR), close(two);
+        else assert(write(two, "x", 1) == 1);
+        wait_for(thread);
+    }
+    close(listener), close(one);
+}
+
+static void urged(int signal) {}
+
+static void urgent(void) {
+    struct sigaction action = { .sa_handler = urged };
+    sigaction(SIGURG, &action, NULL);
+    int listener = socket(AF_INET, SOCK_STREAM, 0), interrupted = 0;
+    struct sockaddr_in address = bound(listener);
+    assert(!listen(listener, 5));
+    for (int round = 0; round < 10; round++) {
+        int one = socket(AF_INET, SOCK_STREAM, 0);
+        assert(!connect(one, (struct sockaddr *)&address, sizeof address));
+        int two = accept(listener, NULL, NULL);
+        fcntl(two, F_SETOWN, getpid());
+        pid_t child = fork();
+        if (child == 0) {
+            usleep(5000);
+            send(one, "u", 1, MSG_OOB);
+            _exit(0);
+        }
+        struct pollfd file = { two, POLLPRI, 0 };
+        interrupted += poll(&file, 1, 5000) < 0;
+        while (waitpid(child, NULL, 0) < 0);
+        close(one), close(two);
+    }
+    printf("polls that the signal of their event ended: %d\n", interrupted);
+    close(listener);
+}
+
 static void *polls(void *fd) {
     struct pollfd file = { (long)fd, 0, 0 };
     int found = poll(&file, 1, 5000);
     printf("poll for nothing: %d, %x\n", found, (unsigned)file.revents);
-    return NULL;
-}
-
-static void *reads(void *fd) {
-    char byte;
-    said("read beside it", read((long)fd, &byte, 1));
     return NULL;
 }
 
@@ -276,6 +343,9 @@ static void *all(void *none) {
     shut();
     less();
     terminal();
+    closed_terminal();
+    notices();
+    urgent();
     hung_up();
     semaphores();
     ranges();

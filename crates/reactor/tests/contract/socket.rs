@@ -21,6 +21,7 @@ over_all! {
     a_large_send_continues_while_the_peer_reads
     an_error_that_stays_ends_no_wait_over_and_over
     a_poll_for_nothing_is_told_of_a_hang_up_after_a_read
+    urgent_data_ends_a_poll_for_it_alone
 }
 
 fn a_receive_waits_for_data(kind: Kind) {
@@ -295,4 +296,16 @@ fn a_poll_for_nothing_is_told_of_a_hang_up_after_a_read(kind: Kind) {
     bench.is_waiting(1);
     drop(writer);
     assert_eq!(bench.finish(1), libc::POLLHUP.into());
+}
+
+fn urgent_data_ends_a_poll_for_it_alone(kind: Kind) {
+    let mut bench = Bench::new(kind);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let there = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (here, _) = listener.accept().unwrap();
+    bench.start(1, poll(&here, libc::POLLPRI));
+    bench.is_waiting(1);
+    assert_eq!(bench.run(send(&there, b"u", libc::MSG_OOB)), 1);
+    // (A ring tells what it was woken with, too.)
+    assert_ne!(bench.finish(1) & i32::from(libc::POLLPRI), 0);
 }

@@ -58,7 +58,7 @@ pub(super) fn of(op: &Op, token: u64) -> Entry {
         Op::Connect { fd, address, length } => {
             opcode::Connect::new(Fd(fd), address, length).build()
         }
-        Op::Poll { fd, events } => opcode::PollAdd::new(Fd(fd), events).build(),
+        Op::Poll { fd, events } => opcode::PollAdd::new(Fd(fd), with_urgent(events)).build(),
         Op::Sync { fd, data_only } => {
             let flags =
                 if data_only { types::FsyncFlags::DATASYNC } else { types::FsyncFlags::empty() };
@@ -105,5 +105,16 @@ pub(super) fn code(op: &Op) -> u8 {
         Op::EpollWait { .. } => opcode::EpollWait::CODE,
         Op::FutexWait { .. } => opcode::FutexWait::CODE,
         Op::WaitId { .. } => opcode::WaitId::CODE,
+    }
+}
+
+/// The events of a poll, so that urgent data ends it. A ring takes `POLLPRI` for a flag of its own when it looks at what has
+/// woken it (Linux 6.18), and sleeps on, unless another of the events that a socket wakes with is wanted. `POLLRDBAND` is
+/// one, which sockets never have.
+fn with_urgent(events: u32) -> u32 {
+    let has = |event: i16| events & u32::from(event as u16) != 0;
+    match has(libc::POLLPRI) {
+        true => events | u32::from(libc::POLLRDBAND as u16),
+        false => events,
     }
 }
