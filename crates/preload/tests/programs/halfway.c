@@ -25,6 +25,9 @@
 
 extern char **environ;
 
+// Microseconds in which a thread has begun to wait, on a busy machine too.
+#define MOMENT 100000
+
 static void said(const char *what, long result) {
     printf("%s: %ld %s\n", what, result, result < 0 ? strerror(errno) : "");
 }
@@ -90,7 +93,7 @@ static void shut(void) {
             int ends[2];
             assert(!socketpair(AF_UNIX, packets ? SOCK_SEQPACKET : SOCK_STREAM, 0, ends));
             pthread_t thread = begin(packets ? sends : writes, (void *)(long)ends[0]);
-            usleep(30000);
+            usleep(MOMENT);
             if (own) shutdown(ends[0], SHUT_WR); else shutdown(ends[1], SHUT_RD);
             wait_for(thread);
             close(ends[0]), close(ends[1]);
@@ -100,7 +103,7 @@ static void shut(void) {
     struct sockaddr_un address = { .sun_family = AF_UNIX };
     assert(!bind(listener, (struct sockaddr *)&address, sizeof(sa_family_t)) && !listen(listener, 5));
     pthread_t thread = begin(accepts, (void *)(long)listener);
-    usleep(30000);
+    usleep(MOMENT);
     shutdown(listener, SHUT_RDWR);
     wait_for(thread);
     close(listener);
@@ -117,7 +120,7 @@ static void less(void) {
     struct sockaddr_in address = bound(listener);
     assert(!listen(listener, 5) && !connect(one, (struct sockaddr *)&address, sizeof address));
     int two = accept(listener, NULL, NULL), least = 100;
-    struct timeval limit = { 0, 100000 };
+    struct timeval limit = { 0, 400000 };
     setsockopt(one, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     setsockopt(one, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least);
     char bytes[200];
@@ -139,9 +142,9 @@ static void less(void) {
 }
 
 static void *types(void *fd) {
-    usleep(30000);
+    usleep(MOMENT);
     assert(write((long)fd, "xy", 2) == 2);
-    usleep(30000);
+    usleep(MOMENT);
     assert(write((long)fd, "z", 1) == 1);
     return NULL;
 }
@@ -153,7 +156,7 @@ static void terminal(void) {
         struct termios settings;
         tcgetattr(slave, &settings);
         cfmakeraw(&settings);
-        settings.c_cc[VMIN] = time ? 8 : 3, settings.c_cc[VTIME] = time ? 2 : 0;
+        settings.c_cc[VMIN] = time ? 8 : 3, settings.c_cc[VTIME] = time ? 5 : 0;
         tcsetattr(slave, TCSANOW, &settings);
         pthread_t thread = begin(types, (void *)(long)master);
         char bytes[8];
@@ -181,7 +184,7 @@ static void closed_terminal(void) {
     int master, slave;
     assert(!openpty(&master, &slave, NULL, NULL, NULL));
     pthread_t thread = begin(reads_line, (void *)(long)slave);
-    usleep(30000);
+    usleep(MOMENT);
     close(master);
     wait_for(thread);
     reads_line((void *)(long)slave);
@@ -248,12 +251,12 @@ static void hung_up(void) {
     int ends[2];
     assert(!pipe(ends));
     pthread_t poller = begin(polls, (void *)(long)ends[0]);
-    usleep(30000);
+    usleep(MOMENT);
     pthread_t reader = begin(reads, (void *)(long)ends[0]);
-    usleep(30000);
+    usleep(MOMENT);
     assert(write(ends[1], "x", 1) == 1);
     wait_for(reader);
-    usleep(30000);
+    usleep(MOMENT);
     close(ends[1]);
     wait_for(poller);
     close(ends[0]);
@@ -291,7 +294,7 @@ static void ranges(void) {
     }
     assert(read(ready[0], &byte, 1) == 1);
     pthread_t thread = begin(locks, (void *)(long)fd);
-    usleep(50000);
+    usleep(MOMENT);
     assert(write(go[1], "x", 1) == 1);
     wait_for(thread);
     waitpid(holder, NULL, 0);
@@ -323,11 +326,11 @@ static void fifo(void) {
     snprintf(path, sizeof path, "%s/fifo", folder);
     assert(!mkfifo(path, 0600));
     pthread_t thread = begin(opens, path);
-    usleep(50000);
+    usleep(MOMENT);
     pid_t child;
     char *arguments[] = { "sleep", "20", NULL };
     assert(!posix_spawn(&child, "/bin/sleep", NULL, NULL, arguments, environ));
-    usleep(50000);
+    usleep(MOMENT);
     int fd = open(path, O_WRONLY);
     assert(write(fd, "x", 1) == 1);
     wait_for(thread);
