@@ -9,7 +9,8 @@
 /// // SAFETY: no preconditions.
 /// let me = unsafe { libc::gettid() };
 /// assert!(usage::of_thread(me).is_some_and(|nanos| nanos > 0));
-/// assert_eq!(usage::of_thread(i32::MAX), None);
+/// // The kernel gives no thread so large a number.
+/// assert_eq!(usage::of_thread(1 << 24), None);
 /// ```
 pub fn of_thread(thread: i32) -> Option<u64> {
     // The kernel's number of the clock of any thread: the inverted number of that, "per thread", "by the scheduler".
