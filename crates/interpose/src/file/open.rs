@@ -118,7 +118,7 @@ fn open_any_kind(directory: c_int, path: User<c_char>, flags: c_int, mode: mode_
     if never_waits || !is_fifo(directory, path, flags) {
         return plain(flags);
     }
-    // What another thread starts meanwhile is not to have the end, which natively has no number yet.
+    // A program that another thread starts meanwhile must not inherit this end, which natively has no number yet.
     let at_once = || plain(flags | libc::O_NONBLOCK | libc::O_CLOEXEC);
     let file = if flags & libc::O_ACCMODE == libc::O_RDONLY {
         let file = OwnFile::opened(at_once()?);

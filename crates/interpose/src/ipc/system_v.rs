@@ -129,7 +129,7 @@ fn operate(set: c_int, operations: User<sembuf>, count: usize, timeout: User<tim
         return tried;
     }
     if waiting < count {
-        // It waits unless the one that cannot go on just then is not to. Which one that is, the kernel alone knows.
+        // The call waits or fails by the flags of the operation that cannot be done. Only the kernel knows which it is.
         let arguments = [set.into(), operations.into(), count.into(), timeout.into()];
         return offload(|| sys::call(Number::SEMTIMEDOP, arguments)).map_err(removed);
     }

@@ -103,8 +103,8 @@ fn cut(why: Interrupted) -> Woken {
     }
 }
 
-/// The answer of a call whose wait has failed: what has happened by a last `look`, if anything, as with the kernel, which
-/// looks before it says that a signal has come. (What has happened may be what the signal is for.)
+/// The answer of a call whose wait a signal has ended: a last `look` comes first, for the kernel too looks before it says
+/// `EINTR`, and the signal may be sent for the very event.
 pub(crate) fn or_happened(errno: c_int, look: impl FnOnce() -> Answer) -> Answer {
     look().ok().filter(|found| *found > 0).ok_or(errno)
 }

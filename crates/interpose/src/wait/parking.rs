@@ -145,7 +145,7 @@ fn until_ready(op: &UserOp<'_>, on: On, deadline: u64) -> Parked {
         return Parked::Answered(Ok(0));
     }
     match perform_until(&UserOp::poll(on.fd, events), on, deadline) {
-        // What waits at a terminal whose other end is closed is told so, and what comes later finds its end.
+        // A read that waits at a terminal when its other end closes fails; a later one finds the end of the file.
         Parked::Answered(Ok(there))
             if there & libc::POLLHUP as usize != 0
                 && sys::ioctl_number(on.fd, libc::TIOCOUTQ as usize) == Err(libc::EIO) =>
