@@ -1,8 +1,8 @@
 //! Threads at the price of fibers.
 //!
-//! `carefree` has the API of [`std::thread`]: replace `std::thread::spawn` by `carefree::spawn` and
-//! get a thread that starts hundreds of times faster, switches without the kernel, and costs little
-//! more than one page of memory. (`carefree bench` says how much faster on your machine.)
+//! `carefree` has the API of [`std::thread`]. Replace `std::thread::spawn` by `carefree::spawn`, and the
+//! thread is a fiber: it starts in a fraction of the time, switches without the kernel, and takes little
+//! more than one page of memory. (`carefree bench` measures the difference on your machine.)
 //!
 //! ```
 //! let handles: Vec<_> = (0..10_000)
@@ -14,87 +14,91 @@
 //!
 //! # What a fiber is
 //!
-//! A fiber has a stack and, where the [`platform`] allows it, thread-local storage of its own, so
-//! code that is right on threads is right on fibers: `thread_local!`, `errno`, libc's and C
-//! libraries' per-thread state are each fiber's own. Fibers run on *carriers*, one kernel thread a
-//! processor, and may move from one to another whenever they wait.
+//! A fiber has a stack and, where the [`platform`] allows it, thread-local storage of its own:
+//! `thread_local!`, `errno`, and the per-thread state of libc and of C libraries. So code that is right on
+//! threads is right on fibers. Fibers run on *carriers*, one kernel thread for each core, and may move
+//! from one to another whenever they wait.
 //!
-//! A fiber lets others run when it waits: through this crate ([`sleep`], [`park`],
-//! [`JoinHandle::join`], [`Semaphore`], …) and through libc. Linking this crate puts its own
-//! `read`, `recv`, `poll`, `nanosleep`, `pthread_mutex_lock`, `syscall` (of which `std::sync` is
-//! made) and so on before libc's, for the program and for the C libraries it uses: on a fiber they
-//! park it instead of blocking its carrier; anywhere else they are libc's. Waits for files and
-//! sockets and sleeps end early when the fiber is cancelled or its [`timeout`] is over; waits for
-//! locks do not. What cannot be seen (raw system call instructions, waits within libc) blocks the
-//! carrier, and a watchdog says so.
+//! A fiber that waits lets others run, whether it waits through this crate ([`sleep`], [`park`],
+//! [`JoinHandle::join`], [`Semaphore`], …) or through libc. Linking this crate puts its own `read`,
+//! `recv`, `poll`, `nanosleep`, `pthread_mutex_lock`, `syscall` (on which `std::sync` is built) and so on
+//! before libc's, for the program and for the C libraries it uses. On a fiber these functions park the
+//! fiber instead of blocking its carrier; on a plain thread they call libc's.
+//!
+//! Sleeps and waits for files and sockets end early when the fiber is cancelled or its [`timeout`] is
+//! over; waits for locks do not. A wait that the crate cannot see (a raw system call instruction, a wait
+//! within libc) blocks the carrier; the watchdog, where it is switched on, reports it.
 //!
 //! # What is not as in `std::thread`
 //!
-//! With `use carefree as thread`, what compiles against `std::thread` compiles here, and does the
-//! same, but for this:
+//! With `use carefree as thread`, code that compiles against `std::thread` compiles and does the same,
+//! except for this:
 //!
 //! | | on a fiber |
 //! |---|---|
 //! | [`JoinHandle::join`], [`sleep`], [`park`] | also end when the calling fiber is cancelled or its [`timeout`] is over |
-//! | `std::thread::current()` | a handle of std's own to the fiber: it has the same name, and another number than [`current`]'s |
+//! | [`JoinHandle::is_finished`] | true once the fiber's thread-local variables are destroyed as well, so that `join` does not wait |
+//! | `std::thread::current()` | std's own handle to the fiber: it has the same name as [`current`]'s, and another number |
 //! | its `unpark` | ends `std::thread::park`, not [`park`]; [`Thread::unpark`] ends both |
-//! | [`available_parallelism`] | the carriers: `CAREFREE_CARRIERS`, or `std`'s answer, up to 1024 |
-//! | [`Builder::stack_size`] | without it a fiber has 256 KiB |
-//! | names | 15 bytes of them in `pthread_getname_np`, as ever; `/proc`, `ps` and debuggers show carriers |
+//! | [`available_parallelism`] | the number of carriers: `CAREFREE_CARRIERS`, or `std`'s answer, up to 1024 |
+//! | [`Builder::stack_size`] | 256 KiB by default, guard included |
+//! | names | `pthread_getname_np` gives the first 15 bytes, as on threads; `/proc`, `ps` and debuggers show carriers |
 //! | `JoinHandleExt` of `std::os::unix` | its `pthread_t`s are good for `pthread_join` and `pthread_detach`; libc refuses to signal or schedule a fiber |
-//! | spawn hooks (unstable), and `println!` into a test's captured output | those of named fibers only |
-//! | [`sleep_until`] | here on stable Rust |
+//! | spawn hooks (unstable), and `println!` into a test's captured output | work for named fibers only |
+//! | [`sleep_until`] | available on stable Rust |
 //!
-//! Where fibers share their carrier's thread-local storage ([`platform`]), std knows the carrier:
-//! `std::thread::current()` and panics name that.
+//! Where fibers share their carrier's thread-local storage ([`platform`]), std knows the carrier only:
+//! `std::thread::current()` and panics name the carrier.
 //!
-//! # Where there are no fibers
+//! # Where fibers are threads
 //!
-//! Fibers need thread-local storage of their own, which takes a libc that is known (glibc) and no
-//! sanitizer. Elsewhere the same API starts a thread of the kernel's for each fiber: what is right on
-//! fibers is right there, at the price of threads. [`Platform::tls`] says which it is, and
-//! [`Platform::tls_reason`] why. Such a thread's calls of libc are libc's own: cancellation and
-//! [`timeout`] end the waits of this crate there, but not those of libc.
+//! Thread-local storage of their own needs glibc and no sanitizer. Elsewhere the same API starts a kernel
+//! thread for each fiber: code that is right on fibers is right there, at the price of threads.
+//! [`Platform::tls`] says which it is, and [`Platform::tls_reason`] why. On such threads libc's calls are
+//! libc's own: cancellation and [`timeout`] end the waits of this crate, but not libc's.
 //! [`RuntimeBuilder::virtual_time`] is refused.
 //!
 //! # What `std::thread` does not have
 //!
 //! * [`run`] runs a closure as a fiber and waits for it.
-//! * [`timeout`] limits what a piece of code may wait for.
-//! * [`JoinHandle::cancel`], [`check`], [`shield`]: cooperative cancellation.
+//! * [`timeout`] limits how long a piece of code may wait.
+//! * [`JoinHandle::cancel`], [`check`] and [`shield`] are for cooperative cancellation.
 //! * [`Scope::cancel_on_failure`] and [`Scope::limit`].
 //! * [`Semaphore`].
-//! * [`offload`]: a call that blocks its kernel thread, made on one where that does no harm.
-//! * [`on_large_stack`]: a call that goes deeper than a fiber's stack allows.
-//! * [`block_on`]: a future run to its end by a fiber, for crates that are async only.
-//! * [`coroutine_scope`] and [`Coroutine`]: the bare resumable function, which does not need the
-//!   runtime.
+//! * [`offload`] makes a call that blocks its kernel thread on a thread where that does no harm.
+//! * [`on_large_stack`] makes a call that goes deeper than a fiber's stack allows.
+//! * [`block_on`] runs a future on a fiber, for crates that are async only.
+//! * [`Runtime`] and [`RuntimeBuilder`] start carriers apart from those of the process.
+//! * [`coroutine_scope`] and [`Coroutine`] are the bare resumable function, which does not need the
+//!   runtime. A coroutine shares its resumer's thread-local variables, so both are `unsafe`.
+//!
+//! # Fibers that keep their carrier
 //!
 //! A fiber that computes, or makes a call that blocks, keeps its carrier. The other fibers run on the
 //! other carriers; where all are kept, carriers are added after some milliseconds. With
-//! `CAREFREE_WATCH=10`, a fiber that keeps its carrier for more than 10 milliseconds is reported on
-//! standard error, with a backtrace of where it was: once a minute for each place. [`dump`] says what
-//! each fiber waits for, and [`dump_to`] writes that even where the program hangs in its allocator. (Of a
-//! `staticlib` linked by C's linker, the watchdog is a part only with `--whole-archive`.)
+//! `CAREFREE_WATCH=10` the watchdog reports a fiber that keeps its carrier for more than 10 milliseconds:
+//! on standard error, with a backtrace, at most once a minute for each place. [`dump`] says what each fiber
+//! waits for, and [`dump_to`] writes that even where the program hangs in its allocator. (A `staticlib`
+//! that a C linker links has the watchdog only with `--whole-archive`.)
 //!
 //! # Processes
 //!
 //! `std::process::Command`, `posix_spawn` and `fork` with `exec` work from any fiber. In the child of a
-//! bare `fork`, the fiber that called is the only thread: it waits by blocking, it may spawn fibers,
-//! for which carriers are started anew, and when its function returns the child exits with status 0.
-//! The parent's other fibers never run there, so what they hold stays held.
+//! bare `fork`, the fiber that called it is the only thread: it waits by blocking, and it may spawn
+//! fibers, for which new carriers are started. When its function returns, the child exits with status 0.
+//! The parent's other fibers do not run there, so locks that they held stay locked.
 //!
 //! # Tests of code that waits
 //!
-//! [`RuntimeBuilder::virtual_time`] makes a runtime whose clock stands still while a fiber can run and
-//! jumps when all wait: sleeps of hours take no time, and which fiber runs next is drawn from a seed,
-//! so that what went wrong once goes wrong again. `Instant::now` shows that clock, and
+//! [`RuntimeBuilder::virtual_time`] makes a runtime whose clock stands still while a fiber can run, and
+//! jumps to the next deadline when all fibers wait, so sleeps of hours take no time. Which fiber runs next
+//! is drawn from a seed, so a run that failed can be repeated. `Instant::now` shows that clock, and
 //! `SystemTime::now` a day that begins at midnight of 1 January 2020.
 //!
 //! # Environment
 //!
-//! The table of environment variables, from `CAREFREE_CARRIERS` to `CAREFREE_WATCH`, is in the
-//! repository's `README.md`. A program with rights that its user does not have obeys none of them.
+//! The environment variables, from `CAREFREE_CARRIERS` to `CAREFREE_WATCH`, are listed in the repository's
+//! `docs/settings.md`. A program with rights that its user does not have ignores all of them.
 
 #![warn(missing_docs)]
 

@@ -134,6 +134,9 @@ pub fn platform() -> &'static Platform {
 ///   one thread. (A contended `parking_lot::Mutex` crashes.)
 /// * A reference that `LocalKey::with` lends, or a `RefCell` borrowed in it, is held while other fibers
 ///   borrow the same cell.
+/// * What sets a thread-local variable for the time of a call and restores it after that, as `scoped_tls` does,
+///   restores what is gone if fibers of one carrier wait within such calls, for they end in any order: as with
+///   coroutines ([`coroutine_scope`](crate::coroutine_scope#safety)).
 /// * A reentrant or recursive lock, and `std::io::Stdout`'s, lets a second fiber in, taking it for the
 ///   thread that holds it.
 ///

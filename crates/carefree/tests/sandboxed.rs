@@ -83,3 +83,41 @@ fn a_program_that_refuses_membarrier_ends_with_a_line_and_does_not_hang() {
         assert!(status.success(), "{status}: {said}");
     }
 }
+
+/// Whether this process has a ring.
+fn has_ring() -> bool {
+    let files = std::fs::read_dir("/proc/self/fd").unwrap();
+    let targets = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+    targets.into_iter().any(|target| target.as_os_str() == "anon_inode:[io_uring]")
+}
+
+/// Fibers that wait for each other through a socket.
+fn exchange() {
+    use std::io::{Read, Write};
+    let (mut one, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
+    let waits = carefree::spawn(move || other.read_exact(&mut [0]).unwrap());
+    carefree::sleep(Duration::from_millis(20));
+    one.write_all(&[1]).unwrap();
+    waits.join().unwrap();
+}
+
+#[test]
+fn a_program_that_refuses_its_ring_ends_with_a_line_and_does_not_hang() {
+    if std::env::var_os(CHILD).is_some() {
+        carefree::run(exchange);
+        if has_ring() {
+            eprintln!("there is a ring");
+        }
+        refuse(libc::SYS_io_uring_enter);
+        return carefree::run(exchange);
+    }
+    let (status, said) =
+        run("a_program_that_refuses_its_ring_ends_with_a_line_and_does_not_hang", "1");
+    if said.contains("there is a ring") {
+        assert_eq!(status.signal(), Some(libc::SIGABRT), "{status}: {said}");
+        assert!(said.contains("io_uring_enter is refused"), "{said}");
+        assert!(said.contains("CAREFREE_REACTOR=epoll"), "{said}");
+    } else {
+        assert!(status.success(), "{status}: {said}");
+    }
+}

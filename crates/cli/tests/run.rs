@@ -341,6 +341,12 @@ fn threads_stay_threads_where_that_is_asked_for() {
     assert_eq!(figure(&[], "/waits_by_kind/Sleep"), Some(1));
     assert!(figure(&[], "/used") >= Some(1) && figure(&[], "/stuck_ms").is_some());
     assert_eq!(figure(&["other", "begin"], "/kept"), Some(1));
+    // The environment has the last word, as the message of a crash says: there is no report then.
+    fs::remove_file(&report).unwrap();
+    let mut command = carefree();
+    command.env("CAREFREE_RUN", "off").args(["run", "--only", "--report"]).arg(&report);
+    assert!(command.arg(&program).status().unwrap().success());
+    assert!(!report.exists());
 }
 
 /// The program is not looked at by `carefree run`, for a shell starts it.
@@ -380,6 +386,53 @@ fn a_program_that_another_one_starts_may_have_to_keep_its_threads() {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(stdout(&output), "thread\nfiber\nthread\n", "{output:?}");
+}
+
+/// Such a library traces calls, sends them through a proxy, or tells another time. Carefree stands between it and libc.
+#[test]
+fn what_else_is_preloaded_sees_the_calls_of_threads() {
+    artifact::preload();
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name);
+    let text = r#"
+        #include <dlfcn.h>
+        #include <pthread.h>
+        #include <stdio.h>
+        #include <unistd.h>
+        #ifdef LIBRARY
+        int usleep(useconds_t time) {
+            int (*next)(useconds_t) = (int (*)(useconds_t))dlsym(RTLD_NEXT, "usleep");
+            char path[64];
+            snprintf(path, sizeof path, "/proc/self/task/%d", (int)gettid());
+            printf("sleeps as a %s", access(path, F_OK) ? "fiber" : "thread");
+            return next(time);
+        }
+        #else
+        static void *begin(void *argument) {
+            printf(": %d\n", usleep(1000));
+            return argument;
+        }
+        int main(void) {
+            pthread_t thread;
+            return pthread_create(&thread, 0, begin, 0) || pthread_join(thread, 0);
+        }
+        #endif
+    "#;
+    fs::write(place("source.c"), text).unwrap();
+    for (part, options) in [("tracer.so", &["-shared", "-fPIC", "-DLIBRARY"][..]), ("program", &[])]
+    {
+        let mut compiler = Command::new("cc");
+        compiler.args(["-D_GNU_SOURCE", "-pthread"]).args(options).arg(place("source.c"));
+        let Ok(compiled) = compiler.arg("-o").arg(place(part)).status() else {
+            return eprintln!("skipped: cc is not installed");
+        };
+        assert!(compiled.success());
+    }
+    let mut command = carefree();
+    command.args(["run", "--strict"]).arg(place("program"));
+    let output = command.env("LD_PRELOAD", place("tracer.so")).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(stdout(&output), "sleeps as a fiber: 0\n", "{output:?}");
 }
 
 /// The report says in which function threads have kept their carriers, and for how long: also in one that is not

@@ -5,10 +5,16 @@ use std::ptr;
 use std::sync::Barrier;
 use std::thread;
 
-use carefree_context::coroutine::{CoroutineState, Suspender, scope};
+use carefree_context::coroutine::{self, CoroutineState, Scope, Suspender};
 use carefree_context::extent::{Extent, Place, set_place};
 
 use CoroutineState::{Complete, Yielded};
+
+/// [`coroutine::scope`], for coroutines that are suspended within no call that sets a thread-local variable.
+fn scope<'env, T>(f: impl for<'h> FnOnce(&'h Scope<'env>) -> T) -> T {
+    // SAFETY: the coroutines here begin extents, which each switch takes along, and set nothing else.
+    unsafe { coroutine::scope(f) }
+}
 
 /// A coroutine resumes an inner one while another thread has an extent away, so that switches move
 /// extents. That extent has ended when the inner coroutine suspends the outer one. The list must

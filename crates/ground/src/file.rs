@@ -1,11 +1,11 @@
 //! Reading files without an allocator: see [`mapped`](crate::mapped).
 
 use std::ffi::CStr;
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use crate::kernel;
 use crate::mapped::Mapped;
-use crate::number;
+use crate::number::Own;
 
 /// The least room for a read in bytes.
 const LEAST: usize = 2048;
@@ -19,9 +19,9 @@ pub fn read(path: &CStr) -> Option<Mapped<u8>> {
         unsafe { kernel::call(libc::SYS_openat, [here, path.as_ptr() as usize, flags, 0, 0, 0]) };
     // The number that it gets is one that the program may have closed this moment, with a fiber about to read from it.
     // SAFETY: a new descriptor, which nothing else owns.
-    let file = number::raise(unsafe { OwnedFd::from_raw_fd(file.ok()? as RawFd) });
+    let file = Own::new(unsafe { OwnedFd::from_raw_fd(file.ok()? as RawFd) });
     let mut contents = Mapped::new();
-    let whole = loop {
+    loop {
         let read = contents.fill(LEAST, |room| {
             let arguments =
                 [file.as_raw_fd() as usize, room.as_mut_ptr() as usize, room.len(), 0, 0, 0];
@@ -29,15 +29,11 @@ pub fn read(path: &CStr) -> Option<Mapped<u8>> {
             unsafe { kernel::call(libc::SYS_read, arguments) }
         });
         match read {
-            Some(Ok(0)) => break true,
+            Some(Ok(0)) => break Some(contents),
             Some(Ok(_)) | Some(Err(libc::EINTR)) => {}
-            _ => break false,
+            _ => break None,
         }
-    };
-    // (Not by libc's `close`: see `raise`.)
-    // SAFETY: the descriptor is owned here.
-    let _ = unsafe { kernel::call(libc::SYS_close, [file.into_raw_fd() as usize, 0, 0, 0, 0, 0]) };
-    whole.then_some(contents)
+    }
 }
 
 #[cfg(test)]

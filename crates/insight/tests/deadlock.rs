@@ -34,7 +34,6 @@ const DEADLOCK: &str = "carefree: deadlock: every fiber waits";
 /// Name, what it does, how it must end.
 const CASES: &[(&str, fn(), End)] = &[
     ("a_join", a_join, Report(&[DEADLOCK, "'the waiter' is parked until", "waits for another"])),
-    ("a_join_of_oneself", a_join_of_oneself, Report(&[DEADLOCK, "'ouroboros' waits for another"])),
     ("a_circle", a_circle, Report(&[DEADLOCK, "'first' waits for", "'second' waits for"])),
     ("a_scope", a_scope, Report(&[DEADLOCK, "waits for the fibers of its scope", "is parked"])),
     ("a_semaphore", a_semaphore, Report(&[DEADLOCK, "waits for a permit", "is parked"])),
@@ -71,20 +70,6 @@ fn a_timer_taken_back() {
     thread::sleep(Duration::from_millis(50));
     handle.thread().unpark();
     handle.join().unwrap();
-}
-
-fn a_join_of_oneself() {
-    let slot = Arc::new(std::sync::Mutex::new(None::<JoinHandle<()>>));
-    let (theirs, done) = (slot.clone(), Semaphore::new(0));
-    let handle = named("ouroboros", move || {
-        park();
-        let own = theirs.lock().unwrap().take().unwrap();
-        own.join().unwrap();
-    });
-    let fiber = handle.thread().clone();
-    *slot.lock().unwrap() = Some(handle);
-    fiber.unpark();
-    drop(done.acquire());
 }
 
 fn a_circle() {

@@ -20,6 +20,7 @@ use std::net::IpAddr;
 use std::ptr;
 
 use carefree_runtime::offload;
+use carefree_runtime::wait;
 use carefree_runtime::{Builder, Interrupted};
 use libc::{addrinfo, gid_t, sockaddr, socklen_t, uid_t};
 
@@ -199,6 +200,9 @@ fn until_interrupted<T: Send + 'static>(
     f: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Unanswered> {
     carefree_runtime::interrupted().map_err(Unanswered::Interrupted)?;
+    if wait::holds_loader() {
+        return Ok(f());
+    }
     // Another fiber waits for the thread, and goes on waiting if this one is interrupted.
     let helper = Builder::new().name("looks up a name".into());
     let helper = helper.spawn(|| carefree_runtime::offload(f)).map_err(|_| Unanswered::NoMemory)?;

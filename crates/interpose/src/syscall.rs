@@ -10,6 +10,9 @@
 
 use std::ffi::{c_int, c_long};
 
+use carefree_runtime::clock::NEVER;
+use libc::timespec;
+
 use crate::call::answer::answer;
 use crate::call::host;
 use crate::call::sys::Word;
@@ -22,7 +25,7 @@ use crate::poll::{epoll, pollfd, select};
 use crate::process::wait;
 use crate::socket::{accept, connect, messages, receive, receive_message, send};
 use crate::thread::{name, sched_yield};
-use crate::time::sleep;
+use crate::time::{duration, sleep};
 use crate::transfer::{copy, sendfile, splice};
 use crate::wait::readiness::SIGNALS;
 use crate::{futex, signal};
@@ -112,16 +115,52 @@ fn is_set(set: usize, size: usize) -> bool {
     set == 0 || size == SIGNALS
 }
 
+/// Makes a call that takes at most so much time, and writes there what is left of it, as the kernel does. (libc's
+/// functions of the same names leave it alone.)
+fn telling_time_left(time: User<timespec>, call: impl FnOnce() -> c_int) -> c_long {
+    let span = match duration::given(time) {
+        Ok(Some(time)) => duration::span(&time).unwrap_or(0),
+        _ => 0,
+    };
+    // Where there was none, nothing is written. Of a span that is too long to count, all is left.
+    let until = (span != 0 && span != NEVER).then(|| duration::from_now(span));
+    let answer = call();
+    if let Some(until) = until {
+        // It may lie in memory that can only be read: the call has succeeded all the same.
+        let _ = time.write(duration::timespec(duration::left(until)));
+    }
+    answer.into()
+}
+
 /// A fiber makes a system call, but not `futex`.
 ///
 /// # Safety
 /// As for the system call.
 unsafe fn by_a_fiber(number: c_long, arguments: [usize; 6]) -> c_long {
+    // No thread is cancelled at `syscall`, whatever the function is that stands in for the call.
+    host::begin_number();
+    // SAFETY: as this function demands.
+    let done = unsafe { by_stand_in(number, arguments) };
+    host::end_number();
+    done.unwrap_or_else(|| {
+        let [a, b, c, d, e, f] = arguments;
+        // SAFETY: as this function demands.
+        let hosted = host::get().and_then(|host| unsafe { (host.call)(number, arguments) });
+        // SAFETY: as this function demands.
+        hosted.unwrap_or_else(|| unsafe { syscall::original(number, a, b, c, d, e, f) })
+    })
+}
+
+/// A system call that a function stands in for, or `None`.
+///
+/// # Safety
+/// As for the system call.
+unsafe fn by_stand_in(number: c_long, arguments: [usize; 6]) -> Option<c_long> {
     let [a, b, c, d, e, f] = arguments;
     let fd = a as c_int;
     // SAFETY: the program vouches for the arguments of the system call until that returns, and the functions
     // take what the system calls of the same names take.
-    unsafe {
+    let done = unsafe {
         match number {
             libc::SYS_read => read_write::read(fd, word(b), c) as c_long,
             libc::SYS_write => read_write::write(fd, word(b), c) as c_long,
@@ -187,7 +226,7 @@ unsafe fn by_a_fiber(number: c_long, arguments: [usize; 6]) -> c_long {
             #[cfg(target_arch = "x86_64")]
             libc::SYS_poll => pollfd::poll(word(a), word(b), c as c_int).into(),
             libc::SYS_ppoll if is_set(d, e) => {
-                pollfd::ppoll(word(a), word(b), word(c), word(d)).into()
+                telling_time_left(word(c), || pollfd::ppoll(word(a), word(b), word(c), word(d)))
             }
             #[cfg(target_arch = "x86_64")]
             libc::SYS_select => {
@@ -207,13 +246,15 @@ unsafe fn by_a_fiber(number: c_long, arguments: [usize; 6]) -> c_long {
                 let read = |index| if given.is_null() { Ok(0) } else { given.after(index).read() };
                 let (mask, size) = match (read(0), read(1)) {
                     (Ok(mask), Ok(size)) => (mask as usize, size as usize),
-                    _ => return answer(Err(libc::EFAULT)) as c_long,
+                    _ => return Some(answer(Err(libc::EFAULT)) as c_long),
                 };
                 if !is_set(mask, size) {
-                    return syscall::original(number, a, b, c, d, e, f);
+                    return Some(syscall::original(number, a, b, c, d, e, f));
                 }
                 let mask = word(mask);
-                select::pselect(a as c_int, word(b), word(c), word(d), word(e), mask).into()
+                telling_time_left(word(e), || {
+                    select::pselect(a as c_int, word(b), word(c), word(d), word(e), mask)
+                })
             }
             // With a fifth argument, which only the system call has, it reports the child's resource usage.
             // That blocks the carrier.
@@ -262,10 +303,8 @@ unsafe fn by_a_fiber(number: c_long, arguments: [usize; 6]) -> c_long {
                     })
                 })
             }
-            _ => {
-                let hosted = host::get().and_then(|host| (host.call)(number, arguments));
-                hosted.unwrap_or_else(|| syscall::original(number, a, b, c, d, e, f))
-            }
+            _ => return None,
         }
-    }
+    };
+    Some(done)
 }

@@ -1,6 +1,6 @@
 //! `clone(2)`, `_Fork(3)` and their kin by number: processes and threads that libc does not know.
 //!
-//! They inherit the kernel thread's mask and name, which are the carrier's; so the first thing that they do is to
+//! They inherit the kernel thread's mask, name and niceness, which are the carrier's; so the first thing that they do is to
 //! put in force what the thread that has created them has. One with a copy of the memory has a copy of the
 //! scheduler, too, whose other fibers are not its own: it is made a plain thread, which waits in the kernel.
 //!
@@ -18,21 +18,22 @@ use carefree_runtime::wait::without_parking;
 use libc::pid_t;
 
 use crate::signal;
-use crate::thread::{self, record};
+use crate::thread::{self, Kept, record};
 
 /// What the calling hosted thread gives to what it creates.
 #[derive(Clone, Copy)]
 struct Inherited {
     mask: u64,
     name: KernelName,
+    settings: Kept,
 }
 
 impl Inherited {
     /// `None` if the caller is no hosted thread: what it creates inherits from the kernel then.
     fn of_caller() -> Option<Inherited> {
         let mask = signal::for_program()?;
-        let (me, _) = record::current()?;
-        Some(Inherited { mask, name: thread::name_of(me) })
+        let (me, record) = record::current()?;
+        Some(Inherited { mask, name: thread::name_of(me), settings: record.settings.kept() })
     }
 
     /// To be called first by what was created. `copied`: it has a copy of the memory.
@@ -41,6 +42,7 @@ impl Inherited {
             hosted::become_plain();
         }
         thread::name_kernels(self.name);
+        self.settings.put_in_force();
         signal::set_kernels(self.mask);
     }
 }

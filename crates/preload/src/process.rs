@@ -59,6 +59,7 @@ fn first_in_child() {
         name[..8].copy_from_slice(&first);
         name[8..].copy_from_slice(&last);
         thread::name_kernels(name);
+        record.settings.kept().put_in_force();
     }
 }
 
@@ -91,6 +92,9 @@ unsafe fn with_mask(
             libc::posix_spawnattr_getflags(attributes, &raw mut flags);
         }
         let mask = signal::for_program().filter(|_| flags & SET == 0);
+        if let Some((_, record)) = record::current() {
+            record.settings.before_program();
+        }
         let Some(mask) = mask else { return spawn(attributes) };
         let mut own = MaybeUninit::<posix_spawnattr_t>::uninit();
         if attributes.is_null() {

@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::slice;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
+use carefree_context::arch;
 use carefree_ground::text::Text;
 use carefree_ground::{kernel, memory};
 use carefree_interpose::host::{self, Host};
@@ -11,7 +12,6 @@ use carefree_interpose::loader;
 use carefree_runtime::hosted;
 use carefree_settings::denied;
 
-use crate::thread::niceness;
 use crate::thread::policy::Policy;
 use crate::thread::{self, exempt, record};
 use crate::{environment, report, signal, unsuited};
@@ -25,6 +25,7 @@ static HOST: Host = Host {
     call: thread::by_number,
     time_used: thread::time_shown,
     handle_signals: signal::amid_call,
+    within_syscall: thread::within_syscall,
     ends_anywhere: thread::ends_anywhere,
     has_come: signal::has_come,
     after_call: signal::after_call,
@@ -166,9 +167,11 @@ pub(crate) fn host() -> bool {
     if !memory::is_at_hand(ENOUGH) {
         return false;
     }
+    // SAFETY: the one call, with a word that is for this.
+    unsafe { arch::keep_gs(GS.offset()) };
     let mask = signal::begin();
     *record::MAIN.policy.lock() = Policy::of_kernel_thread();
-    record::MAIN.niceness.store(niceness::of_kernel_thread(), Ordering::Relaxed);
+    record::MAIN.settings.inherit(None);
     hosted::leave_faults();
     crate::process::prepare();
     let bytes = thread::default_stack();
@@ -185,6 +188,8 @@ pub(crate) fn host() -> bool {
             if PREPARED.swap(1, Ordering::Relaxed) == 0 {
                 signal::prepare_for_crashes();
                 crate::mutex::tell();
+                // (What was loaded until now is known.)
+                carefree_context::loader::tell_calls();
             }
             true
         }
@@ -221,6 +226,11 @@ pub(crate) fn hosted_stack() -> usize {
 }
 
 type Main = unsafe extern "C-unwind" fn(c_int, *mut *mut c_char, *mut *mut c_char) -> c_int;
+
+carefree_context::thread_word! {
+    /// The GS base of a thread that does not run.
+    GS, "carefree_preload_gs"
+}
 
 /// The program's `main`.
 static MAIN: AtomicUsize = AtomicUsize::new(0);

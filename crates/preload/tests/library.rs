@@ -9,7 +9,7 @@ use object::read::elf::{ElfFile64, ElfSymbol64, ProgramHeader as _};
 use object::{Endianness, Object as _, ObjectSection as _, ObjectSymbol as _, elf};
 
 /// A thread of C++ that waits for a condition variable takes one page of memory if they are no more than
-/// this, and two with 48 bytes more: `carefree bench parked --unit "thread (carefree)"`. A channel of std's
+/// this, and two with 40 bytes more: `carefree bench parked --unit "thread (carefree)"`. A channel of std's
 /// has 16 bytes of them, a `HashMap` with std's hasher 24.
 #[cfg(target_arch = "x86_64")]
 #[test]
@@ -21,7 +21,7 @@ fn its_own_variables_leave_room_on_a_threads_page() {
         file.elf_program_headers().iter().filter(|part| part.p_type(endian) == elf::PT_TLS);
     let bytes: Vec<u64> = storage.map(|part| part.p_memsz(endian)).collect();
     assert_eq!(bytes.len(), 1, "the library has thread-local variables");
-    assert!(bytes[0] <= 192, "{} bytes", bytes[0]);
+    assert!(bytes[0] <= 200, "{} bytes", bytes[0]);
 }
 
 /// Functions that return twice: libc is to find their callers' registers and stack, so there is nothing before

@@ -17,6 +17,7 @@ use std::io;
 use std::mem;
 use std::sync::Arc;
 
+use carefree_ground::number;
 use carefree_ground::own::{Shared, unboxed};
 
 use crate::clock::{self, Virtual};
@@ -331,6 +332,8 @@ pub fn before_fork() {
 /// # Safety
 /// The caller is the only thread of the child, and was in no call of this crate when it forked.
 pub unsafe fn after_fork() {
+    // The parent's bells stay open here. What closes all that it has inherited closes them as well.
+    number::forget_all();
     // SAFETY: there is one thread, and it was not inside an attempt when it forked.
     unsafe { crate::sys::after_fork() };
 }

@@ -152,7 +152,7 @@ impl Pair {
             Step::Finish => {
                 self.now = u64::MAX;
                 self.expire(self.now);
-                self.wheel.shrink();
+                self.wheel.shrink(0);
                 assert!(self.model.is_empty());
             }
         }
@@ -236,10 +236,36 @@ fn an_old_key_never_refers_to_a_new_timer() {
     wheel.expire(5, |_| ());
     assert_eq!(wheel.remove(new), None);
     // Not even after the tables were freed.
-    wheel.shrink();
+    wheel.shrink(2);
+    assert_eq!(wheel.remove(new), None);
+    wheel.shrink(0);
     wheel.insert(9, "newest");
     assert_eq!((wheel.remove(old), wheel.remove(new)), (None, None));
     assert_eq!(wheel.len(), 1);
+}
+
+/// Resident memory in bytes.
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+#[test]
+fn the_memory_of_a_crowd_is_given_back() {
+    const CROWD: u64 = 2_000_000;
+    let mut wheel = Wheel::new(0);
+    let before = resident();
+    for deadline in 0..CROWD {
+        wheel.insert(deadline, deadline);
+    }
+    wheel.shrink(1_000);
+    assert_eq!(wheel.expire(CROWD, |_| ()), CROWD as usize);
+    // (Other tests take a little at the same time.)
+    assert!(resident() > before + 40 * CROWD as usize);
+    wheel.shrink(CROWD as usize);
+    assert!(resident() > before + 40 * CROWD as usize);
+    wheel.shrink(1_000);
+    assert!(resident() < before + 10 * CROWD as usize);
 }
 
 #[test]

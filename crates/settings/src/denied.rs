@@ -7,6 +7,7 @@ const DENIED: &[(&str, &str)] = &[
     ("java", "the JVM waits by system calls of its own, and gains nothing"),
     ("valgrind", "valgrind runs programs on a processor of its own"),
     ("rr", "rr records the threads that the kernel knows"),
+    ("gdb", "gdb traces by one of the kernel's threads"),
 ];
 
 /// The section that the linker of Go writes into programs.

@@ -1,4 +1,4 @@
-//! The README's table of environment variables is complete: it has each variable that the crates'
+//! The table of environment variables in docs/settings.md is complete: it has each variable that the crates'
 //! sources name, and no other.
 
 use std::collections::BTreeSet;
@@ -32,9 +32,9 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn the_readme_lists_every_variable_once() {
-    let readme = fs::read_to_string(top().join("README.md")).expect("the README");
-    let rows = readme.lines().filter(|line| line.starts_with("| `CAREFREE_"));
+fn the_page_lists_every_variable_once() {
+    let page = fs::read_to_string(top().join("docs/settings.md")).expect("the page");
+    let rows = page.lines().filter(|line| line.starts_with("| `CAREFREE_"));
     let rows: Vec<String> = rows.flat_map(|row| names(row, "| `")).collect();
     let listed: BTreeSet<String> = rows.iter().cloned().collect();
     assert_eq!(rows.len(), listed.len() + 1, "`CAREFREE_TLS` alone has two rows: {rows:?}");

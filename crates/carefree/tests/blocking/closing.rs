@@ -102,6 +102,40 @@ fn a_plain_thread_closes_what_a_fiber_waits_on() {
 }
 
 #[test]
+fn what_came_before_a_file_is_closed_is_not_lost() {
+    // So that the others have begun to wait after a sleep.
+    on_one_carrier(|| {
+        for _ in 0..20 {
+            let (reader, mut writer) = UnixStream::pair().unwrap();
+            let waits = reading(reader.as_raw_fd());
+            writer.write_all(b"z").unwrap();
+            drop(reader);
+            assert_eq!(waits.join().unwrap(), Ok(ONE_BYTE | i64::from(b'z')));
+
+            let (reader, _writer) = UnixStream::pair().unwrap();
+            let waits = reading(reader.as_raw_fd());
+            reader.shutdown(Shutdown::Both).unwrap();
+            drop(reader);
+            assert_eq!(waits.join().unwrap(), Ok(0));
+
+            // A listener that is shut down ends the calls that wait for a connection.
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let fd = listener.as_raw_fd();
+            let accepts = spawn(move || {
+                let none = std::ptr::null_mut();
+                // SAFETY: no address is wanted.
+                checked(unsafe { libc::accept(fd, none, none.cast()) })
+            });
+            carefree::sleep(MOMENT);
+            // SAFETY: no memory is involved.
+            assert_eq!(unsafe { libc::shutdown(fd, libc::SHUT_RDWR) }, 0);
+            drop(listener);
+            assert_eq!(accepts.join().unwrap(), Err(libc::EINVAL));
+        }
+    });
+}
+
+#[test]
 fn closing_ends_every_kind_of_wait() {
     on_one_carrier(|| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap().into_raw_fd();

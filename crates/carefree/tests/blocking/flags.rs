@@ -458,6 +458,111 @@ fn files_go_with_a_message_that_is_waited_for() {
     });
 }
 
+/// Sends `text` with a file.
+fn send_with_file(to: &UnixStream, text: &[u8]) {
+    let mut buffer = libc::iovec { iov_base: text.as_ptr().cast_mut().cast(), iov_len: text.len() };
+    let mut control = [0u64; 4];
+    // SAFETY: a message built as the manual has it.
+    unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &raw mut buffer;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = libc::CMSG_SPACE(4) as _;
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (*header).cmsg_level = libc::SOL_SOCKET;
+        (*header).cmsg_type = libc::SCM_RIGHTS;
+        (*header).cmsg_len = libc::CMSG_LEN(4) as _;
+        libc::CMSG_DATA(header).cast::<c_int>().write(to.as_raw_fd());
+        assert_eq!(libc::sendmsg(to.as_raw_fd(), &raw const message, 0), text.len() as isize);
+    }
+}
+
+/// A part that a file came with ends a call that wants all, also if the caller has no room for the file.
+#[test]
+fn a_file_without_room_ends_a_call() {
+    type Call = unsafe fn(c_int, *mut libc::mmsghdr) -> i64;
+    /// The calls; each leaves the flags of the message in the header.
+    const CALLS: [(&str, Call); 4] = [
+        // SAFETY: the header is one of a buffer, as is asked of the caller.
+        ("recv", |fd, message| unsafe {
+            let to = *(*message).msg_hdr.msg_iov;
+            libc::recv(fd, to.iov_base, to.iov_len, libc::MSG_WAITALL) as i64
+        }),
+        // SAFETY: the header is one of a buffer, as is asked of the caller.
+        ("recvfrom", |fd, message| unsafe {
+            let to = *(*message).msg_hdr.msg_iov;
+            let (mut from, mut room) = ([0u8; 110], 110);
+            let from = from.as_mut_ptr().cast();
+            let (base, length) = (to.iov_base, to.iov_len);
+            libc::recvfrom(fd, base, length, libc::MSG_WAITALL, from, &raw mut room) as i64
+        }),
+        // SAFETY: the header is one of a buffer, as is asked of the caller.
+        ("recvmsg", |fd, message| unsafe {
+            libc::recvmsg(fd, &raw mut (*message).msg_hdr, libc::MSG_WAITALL) as i64
+        }),
+        // SAFETY: the header is one of a buffer, as is asked of the caller.
+        ("recvmmsg", |fd, message| unsafe {
+            match libc::recvmmsg(fd, message, 1, libc::MSG_WAITALL as _, ptr::null_mut()) {
+                1 => (*message).msg_len.into(),
+                failed => failed.into(),
+            }
+        }),
+    ];
+    /// What three calls receive, and their messages' flags.
+    fn answers(call: Call, later: bool, tells_sender: bool) -> [(i64, Vec<u8>, c_int); 3] {
+        let (sender, receiver) = UnixStream::pair().unwrap();
+        if tells_sender {
+            let yes: c_int = 1;
+            // SAFETY: a number, as the option wants it.
+            let set = unsafe {
+                let (fd, value) = (receiver.as_raw_fd(), (&raw const yes).cast());
+                libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_PASSCRED, value, 4)
+            };
+            assert_eq!(set, 0);
+        }
+        (&sender).write_all(b"ab").unwrap();
+        let rest = move || {
+            send_with_file(&sender, b"cd");
+            (&sender).write_all(b"ef").unwrap();
+            drop(sender);
+        };
+        carefree::scope(|s| {
+            if later {
+                s.spawn(move || {
+                    carefree::sleep(MOMENT);
+                    rest();
+                });
+            } else {
+                rest();
+            }
+            [(); 3].map(|()| {
+                let mut bytes = [0u8; 12];
+                let mut buffer = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: 12 };
+                // SAFETY: zeros are a header without anything; the buffer is there.
+                unsafe {
+                    let mut message: libc::mmsghdr = std::mem::zeroed();
+                    message.msg_hdr.msg_iov = &raw mut buffer;
+                    message.msg_hdr.msg_iovlen = 1;
+                    let got = call(receiver.as_raw_fd(), &raw mut message);
+                    (got, bytes[..got.max(0) as usize].to_vec(), message.msg_hdr.msg_flags)
+                }
+            })
+        })
+    }
+    for (name, call) in CALLS {
+        for later in [false, true] {
+            for tells_sender in [false, true] {
+                let answers = move || answers(call, later, tells_sender);
+                let native = std::thread::spawn(answers).join().unwrap();
+                assert_eq!(native.each_ref().map(|(got, ..)| *got), [4, 2, 0], "{name}");
+                let told = on_one_carrier(answers);
+                assert_eq!(told, native, "{name}, later: {later}, {tells_sender}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_datagram_too_long_says_so() {
     on_one_carrier(|| {

@@ -309,3 +309,116 @@ fn calls_for(runtime: &carefree::Runtime, requests: usize) -> (usize, usize) {
     println!("{waits} waits and {wakes} wake-ups for {requests} requests");
     (waits, wakes)
 }
+
+/// Bytes for which a connection never has room.
+const MORE: usize = 16 << 20;
+
+/// A connection whose client has closed its direction, and which takes no more of the server's bytes.
+fn half_closed() -> (TcpStream, TcpStream) {
+    let (mut server, client) = connection();
+    client.shutdown(std::net::Shutdown::Write).unwrap();
+    // (What was sent may move on, and make room.)
+    for _ in 0..2 {
+        while server.write(&[0; 1 << 16]).is_ok() {}
+        std::thread::sleep(MOMENT);
+    }
+    while server.write(&[0; 1 << 16]).is_ok() {}
+    (server, client)
+}
+
+/// Processor time that the calling thread has used.
+fn time_used() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a place for the answer.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Though something else has happened to the file that the kernel reports whenever it is asked.
+#[test]
+fn a_wait_for_what_does_not_happen_uses_no_processor() {
+    const MILLIS: i32 = 400;
+    let poll = |mut files: Vec<libc::pollfd>| {
+        // SAFETY: an array and its length.
+        unsafe { libc::poll(files.as_mut_ptr(), files.len() as libc::nfds_t, MILLIS) }
+    };
+    let wanted = |fd, events| libc::pollfd { fd, events, revents: 0 };
+    let select = |fd: i32, write: bool| {
+        let mut time = libc::timeval { tv_sec: 0, tv_usec: i64::from(MILLIS) * 1000 };
+        // SAFETY: zeros are a set, and the number is a small one.
+        unsafe {
+            let mut set = std::mem::zeroed::<libc::fd_set>();
+            libc::FD_SET(fd, &raw mut set);
+            let none = std::ptr::null_mut();
+            let (write, except) = if write { (&raw mut set, none) } else { (none, &raw mut set) };
+            libc::select(fd + 1, none, write, except, &raw mut time)
+        }
+    };
+    on_one_carrier(move || {
+        let (server, client) = half_closed();
+        let (reader, _) = std::io::pipe().unwrap();
+        let (full, end, pipe) = (server.as_raw_fd(), client.as_raw_fd(), reader.as_raw_fd());
+        let waits: [(&str, &dyn Fn() -> i32); 6] = [
+            ("poll for room", &|| poll(vec![wanted(full, libc::POLLOUT)])),
+            ("poll for urgent data", &|| poll(vec![wanted(full, libc::POLLPRI)])),
+            ("poll for nothing and for urgent data", &|| {
+                poll(vec![wanted(full, 0), wanted(end, libc::POLLPRI)])
+            }),
+            ("select for room", &|| select(full, true)),
+            ("select for urgent data where it is closed", &|| select(pipe, false)),
+            ("select for room where none can be", &|| select(pipe, true)),
+        ];
+        for (name, wait) in waits {
+            let begun = time_used();
+            assert_eq!(wait(), 0, "{name}");
+            let used = time_used() - begun;
+            assert!(used < Duration::from_millis(100), "{name}: {used:?}");
+        }
+        server.set_nonblocking(false).unwrap();
+        server.set_write_timeout(Some(Duration::from_millis(MILLIS as u64))).unwrap();
+        let (begun, since) = (time_used(), Instant::now());
+        // (It may find a little room.)
+        let _ = (&server).write(&vec![0; MORE]);
+        assert!(since.elapsed() >= Duration::from_millis(MILLIS as u64), "it has not waited");
+        let used = time_used() - begun;
+        assert!(used < Duration::from_millis(100), "write: {used:?}");
+    });
+}
+
+/// A ring gives an operation that it tries in vain a hundred times a thread of the kernel's.
+#[test]
+fn a_write_to_a_client_that_has_said_all_takes_no_thread_of_the_kernels() {
+    if !is_alone("a_write_to_a_client_that_has_said_all_takes_no_thread_of_the_kernels") {
+        return;
+    }
+    const WRITERS: usize = 20;
+    on_one_carrier(|| {
+        let connections: Vec<_> = (0..WRITERS).map(|_| connection()).collect();
+        for (_, client) in &connections {
+            client.shutdown(std::net::Shutdown::Write).unwrap();
+        }
+        carefree::scope(|scope| {
+            for (server, _) in &connections {
+                server.set_nonblocking(false).unwrap();
+                let mut server = server;
+                scope.spawn(move || {
+                    // (Until the client hangs up.)
+                    server.write_all(&vec![0; MORE]).unwrap_err();
+                });
+            }
+            carefree::sleep(Duration::from_millis(500));
+            let names = std::fs::read_dir("/proc/self/task").unwrap().map(|task| {
+                std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default()
+            });
+            let workers = names.filter(|name| name.starts_with("iou-wrk")).count();
+            for (_, client) in &connections {
+                // Unread bytes make this a reset.
+                client.shutdown(std::net::Shutdown::Both).unwrap();
+            }
+            for (server, _) in &connections {
+                server.shutdown(std::net::Shutdown::Both).unwrap();
+            }
+            assert!(workers < WRITERS / 2, "{workers} threads for {WRITERS} writers");
+        });
+    });
+}

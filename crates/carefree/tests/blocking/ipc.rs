@@ -241,3 +241,37 @@ fn semaphores_of_system_v() {
         assert_eq!(change(set, 1, 0), Err(libc::EINVAL));
     });
 }
+
+/// A wrong time fails the call, also where that could be made at once, and nothing is changed.
+#[test]
+fn a_semaphore_is_left_alone_if_the_time_is_wrong() {
+    fn answers() -> Vec<(Result<i64, c_int>, c_int)> {
+        let wrong = timespec { tv_sec: 0, tv_nsec: -1 };
+        let nowhere = ptr::without_provenance(8);
+        // SAFETY: no memory is involved.
+        let set = unsafe { libc::semget(libc::IPC_PRIVATE, 1, 0o600) };
+        assert!(set >= 0);
+        let mut answers = Vec::new();
+        for flags in [0, libc::IPC_NOWAIT] {
+            for by in [1, -1] {
+                for time in [&raw const wrong, nowhere] {
+                    let mut changes = [sembuf { sem_num: 0, sem_op: by, sem_flg: flags as i16 }];
+                    // SAFETY: a change that is there; the kernel checks where the time is.
+                    answers.push(unsafe {
+                        let told = checked(semtimedop(set, changes.as_mut_ptr(), 1, time));
+                        (told, libc::semctl(set, 0, libc::GETVAL))
+                    });
+                }
+            }
+        }
+        // SAFETY: it is ours; too many changes are none.
+        unsafe {
+            answers.push((checked(semtimedop(set, ptr::null_mut(), 1 << 20, &raw const wrong)), 0));
+            libc::semctl(set, 0, libc::IPC_RMID);
+        }
+        answers
+    }
+    let native = std::thread::spawn(answers).join().unwrap();
+    assert!(native.iter().all(|(told, left)| told.is_err() && *left == 0), "{native:?}");
+    assert_eq!(run(answers), native);
+}

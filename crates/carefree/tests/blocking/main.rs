@@ -34,3 +34,4 @@ mod start;
 mod transfer;
 mod variants;
 mod virtual_time;
+mod words;

@@ -1,11 +1,10 @@
 //! `recvmmsg` and `sendmmsg`.
 
-use std::io::Read;
-use std::mem;
-use std::net::UdpSocket;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixDatagram, UnixStream};
-use std::ptr;
+use std::{mem, ptr, thread};
 
 use carefree::{run, spawn};
 use libc::{c_int, iovec, mmsghdr, timespec};
@@ -178,6 +177,47 @@ fn a_stream_takes_all_of_each_message() {
         assert_eq!(sending.join().unwrap(), (Ok(2), 1_000_000, 1_000_000));
         assert!(got == expected);
     });
+}
+
+/// With `MSG_WAITALL`, a part of a message does not do. With `MSG_WAITFORONE`, it does for all but the first.
+#[test]
+fn each_message_of_a_stream_is_received_whole() {
+    fn answer(
+        one: &impl AsRawFd,
+        other: impl Write + Send,
+        flags: c_int,
+    ) -> (Result<i64, c_int>, Vec<String>) {
+        let mut other = other;
+        other.write_all(b"ab").unwrap();
+        carefree::scope(|s| {
+            s.spawn(move || {
+                carefree::sleep(MOMENT);
+                other.write_all(b"cdefgh").unwrap();
+            });
+            let mut messages = Messages::new(2);
+            for vector in &mut messages.vectors {
+                vector.iov_len = 4;
+            }
+            let got = messages.receive(one.as_raw_fd(), flags | libc::MSG_WAITALL, ptr::null_mut());
+            (got, messages.texts(2))
+        })
+    }
+    fn answers() -> Vec<(Result<i64, c_int>, Vec<String>)> {
+        let flags = [0, libc::MSG_WAITFORONE];
+        let local = flags.map(|flags| {
+            let (one, other) = UnixStream::pair().unwrap();
+            answer(&one, other, flags)
+        });
+        let by_net = flags.map(|flags| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            answer(&one, listener.accept().unwrap().0, flags)
+        });
+        [local, by_net].concat()
+    }
+    let native = thread::spawn(answers).join().unwrap();
+    assert!(native.iter().all(|(_, texts)| *texts == ["abcd", "efgh"]), "{native:?}");
+    assert_eq!(on_one_carrier(answers), native);
 }
 
 #[test]

@@ -4,10 +4,10 @@ use std::io::{Read, Write};
 use std::mem;
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
-use std::ptr;
+use std::{ptr, thread};
 
 use carefree::spawn;
-use libc::{c_int, fd_set, siginfo_t, timespec};
+use libc::{c_int, c_long, fd_set, pollfd, siginfo_t, timespec};
 
 use crate::common::*;
 use crate::processes::child;
@@ -199,4 +199,54 @@ fn numbers_that_close() {
             assert_eq!(waits.join().unwrap(), Err(libc::EBADF), "number {close}");
         }
     });
+}
+
+/// By its number, a call that waits says how much time is left. The functions do not.
+#[test]
+fn the_time_that_is_left_is_told() {
+    type Wait = unsafe fn(*mut pollfd, *mut fd_set, *mut timespec) -> c_long;
+    const WAITS: [(&str, Wait); 4] = [
+        // SAFETY: what the manual asks for is there, as is asked of the caller.
+        ("SYS_ppoll", |file, _, time| unsafe {
+            libc::syscall(libc::SYS_ppoll, file, 1, time, ptr::null::<u8>(), 8)
+        }),
+        // SAFETY: what the manual asks for is there, as is asked of the caller.
+        ("SYS_pselect6", |file, set, time| unsafe {
+            let (most, null, mask) = ((*file).fd + 1, ptr::null::<u8>(), [0usize, 8]);
+            libc::syscall(libc::SYS_pselect6, most, set, null, null, time, &raw const mask)
+        }),
+        // SAFETY: what the manual asks for is there, as is asked of the caller.
+        ("ppoll", |file, _, time| unsafe { libc::ppoll(file, 1, time, ptr::null()).into() }),
+        // SAFETY: what the manual asks for is there, as is asked of the caller.
+        ("pselect", |file, set, time| unsafe {
+            let (most, null) = ((*file).fd + 1, ptr::null_mut());
+            libc::pselect(most, set, null, null, time, ptr::null()).into()
+        }),
+    ];
+    /// What a call answers; whether the time is as before, and is over.
+    fn answer(wait: Wait, has_news: bool, given: [i64; 2]) -> (Result<i64, c_int>, bool, bool) {
+        let (reader, mut writer) = UnixStream::pair().unwrap();
+        if has_news {
+            writer.write_all(b"x").unwrap();
+        }
+        let mut file = pollfd { fd: reader.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let mut time = timespec { tv_sec: given[0] as _, tv_nsec: given[1] as _ };
+        // SAFETY: a file, a set that has it and a time, which are there.
+        let answer = unsafe {
+            let mut set: fd_set = mem::zeroed();
+            libc::FD_SET(file.fd, &raw mut set);
+            checked(wait(&raw mut file, &raw mut set, &raw mut time))
+        };
+        let time = [time.tv_sec, time.tv_nsec];
+        (answer, time == given, time == [0, 0])
+    }
+    for (name, wait) in WAITS {
+        for (has_news, time) in
+            [(false, [0, 1_000_000]), (true, [1000, 0]), (true, [0, 0]), (false, [0, -1])]
+        {
+            let native = thread::spawn(move || answer(wait, has_news, time)).join().unwrap();
+            let told = on_one_carrier(move || answer(wait, has_news, time));
+            assert_eq!(told, native, "{name} {has_news} {time:?}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::mem;
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::ptr;
@@ -171,6 +171,84 @@ fn poll_says_what_is_not_open_and_what_is_being_closed() {
             assert_eq!(polling.join().unwrap(), (Ok(1), libc::POLLNVAL, revents));
             drop(peer);
         }
+    });
+}
+
+#[test]
+fn a_call_with_a_time_limit_outlasts_a_file_that_is_closed() {
+    const MILLIS: c_int = 150;
+    let limit = Duration::from_millis(MILLIS as u64);
+    on_one_carrier(move || {
+        let (silent, _peer) = UnixStream::pair().unwrap();
+        let silent = silent.as_raw_fd();
+        type Call = fn(c_int, c_int) -> (c_int, bool);
+        let calls: [(&str, Call); 3] = [
+            ("poll", |closed, silent| {
+                let mut files = [wanted(closed, libc::POLLIN), wanted(silent, libc::POLLIN)];
+                (poll(&mut files, MILLIS).unwrap() as c_int, files[0].revents == libc::POLLNVAL)
+            }),
+            ("select", |closed, silent| {
+                let mut read = set_of(&[closed, silent]);
+                let mut time = timeval { tv_sec: 0, tv_usec: i64::from(MILLIS) * 1000 };
+                let most = closed.max(silent) + 1;
+                let none = ptr::null_mut();
+                // SAFETY: a set and a time.
+                let selected =
+                    unsafe { libc::select(most, &raw mut read, none, none, &raw mut time) };
+                (selected, has(&read, closed) && !has(&read, silent))
+            }),
+            ("epoll_wait", |_, _| {
+                let epoll = mem::ManuallyDrop::new(Epoll::of(&[], 0));
+                let number = epoll.0;
+                spawn(move || {
+                    carefree::sleep(MOMENT);
+                    // SAFETY: nothing else closes it.
+                    assert_eq!(unsafe { libc::close(number) }, 0);
+                });
+                (epoll.wait(MILLIS).unwrap().len() as c_int + 1, true)
+            }),
+        ];
+        for (name, call) in calls {
+            let (other, _peer) = UnixStream::pair().unwrap();
+            // A number that no other test gives a file.
+            // SAFETY: no memory is involved; nothing else owns the copy.
+            let other = unsafe {
+                OwnedFd::from_raw_fd(libc::fcntl(other.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 760))
+            };
+            let closed = other.as_raw_fd();
+            let begun = Instant::now();
+            let calling = spawn(move || call(closed, silent));
+            carefree::sleep(MOMENT);
+            drop(other);
+            assert_eq!(calling.join().unwrap(), (1, true), "{name}");
+            assert!(begun.elapsed() >= limit, "{name}");
+        }
+    });
+}
+
+#[test]
+fn a_file_that_is_closed_is_ready_for_select() {
+    on_one_carrier(|| {
+        let ((silent, _peer), (other, _other_peer)) =
+            (UnixStream::pair().unwrap(), UnixStream::pair().unwrap());
+        // A number that no other test gives a file.
+        // SAFETY: no memory is involved; nothing else owns the copy.
+        let other = unsafe {
+            OwnedFd::from_raw_fd(libc::fcntl(other.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 770))
+        };
+        let (silent, closed) = (silent.as_raw_fd(), other.as_raw_fd());
+        let selecting = spawn(move || {
+            let (mut read, mut except) = (set_of(&[closed, silent]), set_of(&[closed]));
+            let (most, none) = (closed.max(silent) + 1, ptr::null_mut());
+            // SAFETY: valid sets.
+            let selected = unsafe {
+                libc::select(most, &raw mut read, none, &raw mut except, ptr::null_mut())
+            };
+            (checked(selected), has(&read, closed), has(&read, silent), has(&except, closed))
+        });
+        carefree::sleep(MOMENT);
+        drop(other);
+        assert_eq!(selecting.join().unwrap(), (Ok(2), true, false, true));
     });
 }
 

@@ -15,7 +15,7 @@ use crate::common::*;
 type Send = unsafe fn(c_int, *const u8, usize) -> isize;
 
 /// The calls that send.
-const SENDS: [(&str, Send); 4] = [
+const SENDS: [(&str, Send); 5] = [
     // SAFETY: the buffer has `length` bytes, as the type demands.
     ("write", |fd, from, length| unsafe { libc::write(fd, from.cast(), length) }),
     // SAFETY: the buffer has `length` bytes, as the type demands.
@@ -33,6 +33,19 @@ const SENDS: [(&str, Send); 4] = [
             message.msg_iov = halves.as_mut_ptr();
             message.msg_iovlen = 2;
             libc::sendmsg(fd, &raw const message, 0)
+        }
+    }),
+    ("sendmmsg", |fd, from, length| {
+        let mut halves = halves(from, length);
+        // SAFETY: the buffer has `length` bytes, as the type demands; zeros are a header without anything.
+        unsafe {
+            let mut message: libc::mmsghdr = mem::zeroed();
+            message.msg_hdr.msg_iov = halves.as_mut_ptr();
+            message.msg_hdr.msg_iovlen = 2;
+            match libc::sendmmsg(fd, &raw mut message, 1, 0) {
+                1 => message.msg_len as isize,
+                sent => sent as isize,
+            }
         }
     }),
 ];

@@ -2,13 +2,15 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use carefree::{run, scope, spawn};
+
+use crate::common::{checked, on_one_carrier, while_another_runs};
 
 /// Longer than any call in these tests takes.
 const LONG: Duration = Duration::from_secs(60);
@@ -469,6 +471,81 @@ fn an_empty_message_is_one() {
         // SAFETY: no byte is read.
         assert_eq!(unsafe { libc::write(one.as_raw_fd(), std::ptr::null(), 0) }, 0);
         assert_eq!(one.recv(&mut [0; 4]).unwrap(), 0);
+    });
+}
+
+/// A socket of `AF_VSOCK`, of which a connection is given up after a tenth of a second.
+fn virtual_socket() -> Result<OwnedFd, i32> {
+    const CONNECT_TIMEOUT: libc::c_int = 6;
+    let limit = libc::timeval { tv_sec: 0, tv_usec: 100_000 };
+    // SAFETY: the number is that of a new socket, which nothing else has; a time that lives until the call returns.
+    unsafe {
+        let fd = checked(libc::socket(libc::AF_VSOCK, libc::SOCK_STREAM, 0))?;
+        let socket = OwnedFd::from_raw_fd(fd as i32);
+        let (given, length) = ((&raw const limit).cast(), size_of_val(&limit) as libc::socklen_t);
+        checked(libc::setsockopt(fd as i32, libc::AF_VSOCK, CONNECT_TIMEOUT, given, length))?;
+        Ok(socket)
+    }
+}
+
+/// `bind` or `connect`.
+type WithAddress =
+    unsafe extern "C" fn(libc::c_int, *const libc::sockaddr, libc::socklen_t) -> libc::c_int;
+
+/// Binds to a port of a machine, or connects with it.
+fn at_port(call: WithAddress, socket: &OwnedFd, machine: u32) -> Result<i64, i32> {
+    // SAFETY: plain old data; an address that lives until the call returns.
+    unsafe {
+        let mut address: libc::sockaddr_vm = std::mem::zeroed();
+        address.svm_family = libc::AF_VSOCK as libc::sa_family_t;
+        address.svm_port = 5_555;
+        address.svm_cid = machine;
+        let length = size_of_val(&address) as libc::socklen_t;
+        checked(call(socket.as_raw_fd(), (&raw const address).cast(), length))
+    }
+}
+
+/// A machine that is not there does not answer.
+#[test]
+fn a_virtual_machine_that_does_not_answer_is_given_up() {
+    const NOWHERE: u32 = 79;
+    let connect = || at_port(libc::connect, &virtual_socket()?, NOWHERE);
+    let natively = std::thread::spawn(connect).join().unwrap();
+    if natively != Err(libc::ETIMEDOUT) {
+        return eprintln!("skipped: a connection of AF_VSOCK is not given up, but {natively:?}");
+    }
+    on_one_carrier(move || {
+        assert_eq!(while_another_runs(connect), natively);
+        let socket = virtual_socket().unwrap();
+        // It can try again.
+        for _ in 0..2 {
+            assert_eq!(at_port(libc::connect, &socket, NOWHERE), natively);
+        }
+    });
+}
+
+#[test]
+fn a_machine_connects_to_itself() {
+    const SELF: u32 = libc::VMADDR_CID_LOCAL;
+    let listener = virtual_socket().and_then(|socket| {
+        at_port(libc::bind, &socket, SELF)?;
+        // SAFETY: no memory is involved.
+        checked(unsafe { libc::listen(socket.as_raw_fd(), 5) })?;
+        Ok(socket)
+    });
+    let listener = match listener {
+        Ok(listener) => listener,
+        Err(errno) => return eprintln!("skipped: no AF_VSOCK within this machine ({errno})"),
+    };
+    run(move || {
+        let client = spawn(|| at_port(libc::connect, &virtual_socket()?, SELF));
+        // SAFETY: neither address nor length is asked for.
+        let accepted = unsafe {
+            libc::accept(listener.as_raw_fd(), std::ptr::null_mut(), std::ptr::null_mut())
+        };
+        assert_eq!(client.join().unwrap(), Ok(0));
+        // SAFETY: nothing else has the number.
+        drop(unsafe { OwnedFd::from_raw_fd(accepted) });
     });
 }
 

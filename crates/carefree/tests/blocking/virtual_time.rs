@@ -120,3 +120,21 @@ fn a_server_and_its_clients() {
         .collect();
     assert_eq!(lines, expected);
 }
+
+/// A pipe without a writer never has urgent data, and is reported all the time.
+#[test]
+fn a_select_for_what_does_not_happen_is_over_at_once() {
+    let (selected, passed) = at_once(|| {
+        let (reader, _) = std::io::pipe().unwrap();
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&reader);
+        let mut time = libc::timeval { tv_sec: 3600, tv_usec: 0 };
+        // SAFETY: zeros are a set, and the number is a small one.
+        unsafe {
+            let mut except = std::mem::zeroed::<libc::fd_set>();
+            libc::FD_SET(fd, &raw mut except);
+            let none = std::ptr::null_mut();
+            libc::select(fd + 1, none, none, &raw mut except, &raw mut time)
+        }
+    });
+    assert_eq!((selected, passed), (0, HOUR));
+}

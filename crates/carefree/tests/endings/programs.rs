@@ -565,4 +565,47 @@ pub(super) const ALL: &[(&str, fn())] = &[
         let sum: i32 = threads.into_iter().map(|thread| *thread.join().unwrap()).sum();
         say!("{sum}, {} dropped", DROPPED.load(Ordering::Relaxed));
     }),
+    ("joins_itself", || {
+        use std::sync::{Mutex, mpsc};
+        static OWN: Mutex<Option<thread::JoinHandle<()>>> = Mutex::new(None);
+        // The message says where it is from.
+        std::panic::set_hook(Box::new(|_| ()));
+        let (tell, told) = mpsc::channel();
+        let handle = thread::spawn(move || {
+            let own = loop {
+                // (The lock is released before others run.)
+                let own = OWN.lock().unwrap().take();
+                match own {
+                    Some(own) => break own,
+                    None => thread::yield_now(),
+                }
+            };
+            let joined = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| own.join()));
+            tell.send(joined.is_err()).unwrap();
+        });
+        *OWN.lock().unwrap() = Some(handle);
+        say!("refused: {}", told.recv().unwrap());
+    }),
+    // What handlers of signals do meanwhile is the program.
+    ("sleeps_for_ever", || until_a_handler_ends_it(|| thread::sleep(std::time::Duration::MAX))),
+    ("polls_for_ever", || {
+        until_a_handler_ends_it(|| {
+            // SAFETY: no files.
+            unsafe { libc::poll(std::ptr::null_mut(), 0, -1) };
+        });
+    }),
 ];
+
+/// Waits on a fiber while a handler of a signal ends the process, later than a deadlock would be told (2 s).
+fn until_a_handler_ends_it(wait: fn()) {
+    extern "C" fn ends(_: libc::c_int) {
+        // SAFETY: ends the process, without the program's code.
+        unsafe { libc::_exit(7) };
+    }
+    // SAFETY: a handler that may be called anywhere, and a number.
+    unsafe {
+        libc::signal(libc::SIGALRM, ends as *const () as usize);
+        libc::alarm(4);
+    }
+    let _ = thread::spawn(wait).join();
+}

@@ -6,7 +6,6 @@ pub(crate) mod library;
 pub(crate) mod program;
 mod rights;
 
-use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -73,21 +72,25 @@ fn code(error: &io::Error) -> u8 {
 
 /// What the library finds in the environment.
 fn give(command: &mut Command, orders: &Run, library: &Path) {
-    let mut preload = OsString::from(library);
-    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+    // Next to libc: what else is loaded first, as a tracer or a proxy, sees the program's calls before.
+    let mut preload = std::env::var_os("LD_PRELOAD").unwrap_or_default();
+    if !preload.is_empty() {
         preload.push(":");
-        preload.push(others);
     }
+    preload.push(library);
     command.env("LD_PRELOAD", preload);
-    // Asked for now, so it wins over what is in the environment.
-    command.env_remove("CAREFREE_RUN");
+    // Asked for now, so it wins over what is in the environment: but not over `off`, by which users try without.
+    let is_off = std::env::var_os("CAREFREE_RUN").is_some_and(|set| set == "off");
+    if !is_off {
+        command.env_remove("CAREFREE_RUN");
+    }
     if let Some(carriers) = orders.carriers {
         command.env("CAREFREE_CARRIERS", carriers.to_string());
     }
     if let Some(stack) = orders.stack {
         command.env("CAREFREE_STACK", stack.to_string());
     }
-    if orders.only {
+    if orders.only && !is_off {
         command.env("CAREFREE_RUN", "only");
     }
     if orders.strict {

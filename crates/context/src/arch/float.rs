@@ -1,4 +1,4 @@
-//! The floating-point control words: how results are rounded and which exceptions trap.
+//! The floating-point control words, by which results are rounded and exceptions trap; and the exceptions that were raised.
 //!
 //! Rust code runs under the default words; C code may set others (`fesetround`, `-ffast-math`). A
 //! function that C code calls, and that switches by
@@ -96,5 +96,173 @@ impl FloatControl {
                 options(nomem, nostack, preserves_flags),
             );
         }
+    }
+}
+
+/// The control words of a thread or fiber, and the exceptions that it has raised (`fetestexcept`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FloatState {
+    // (The parts of a `FloatControl`, which with the status takes half as much again.)
+    #[cfg(target_arch = "x86_64")]
+    mxcsr: u32,
+    #[cfg(target_arch = "x86_64")]
+    x87: u16,
+    #[cfg(target_arch = "x86_64")]
+    status: u16,
+    #[cfg(target_arch = "aarch64")]
+    fpcr: u64,
+    #[cfg(target_arch = "aarch64")]
+    fpsr: u64,
+}
+
+/// The exceptions in the x87's status word.
+#[cfg(target_arch = "x86_64")]
+const EXCEPTIONS: u16 = 0x3f;
+
+impl FloatState {
+    /// That of a thread that has set and raised nothing.
+    pub const DEFAULT: FloatState = FloatState {
+        #[cfg(target_arch = "x86_64")]
+        mxcsr: FloatControl::DEFAULT.mxcsr,
+        #[cfg(target_arch = "x86_64")]
+        x87: FloatControl::DEFAULT.x87,
+        #[cfg(target_arch = "x86_64")]
+        status: 0,
+        #[cfg(target_arch = "aarch64")]
+        fpcr: FloatControl::DEFAULT.fpcr,
+        #[cfg(target_arch = "aarch64")]
+        fpsr: 0,
+    };
+
+    /// The calling thread's.
+    #[inline(always)]
+    pub fn current() -> FloatState {
+        let control = FloatControl::current();
+        #[cfg(target_arch = "x86_64")]
+        return FloatState { mxcsr: control.mxcsr, x87: control.x87, status: status() };
+        #[cfg(target_arch = "aarch64")]
+        {
+            let fpsr;
+            // SAFETY: reads a register.
+            unsafe {
+                std::arch::asm!(
+                    "mrs {}, fpsr", out(reg) fpsr,
+                    options(nomem, nostack, preserves_flags),
+                );
+            }
+            FloatState { fpcr: control.fpcr, fpsr }
+        }
+    }
+
+    /// The control words.
+    #[inline(always)]
+    pub fn control(self) -> FloatControl {
+        #[cfg(target_arch = "x86_64")]
+        return FloatControl { mxcsr: self.mxcsr, x87: self.x87 };
+        #[cfg(target_arch = "aarch64")]
+        return FloatControl { fpcr: self.fpcr };
+    }
+
+    /// Puts the words in force, and has just these exceptions raised, where the default words are in force now.
+    ///
+    /// # Safety
+    /// As for [`FloatControl::put_in_force`].
+    #[inline(always)]
+    pub unsafe fn put_in_force(self) {
+        // SAFETY: as this function demands. Programs may write these registers, and the words come from them.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            {
+                // To compare takes less than to load.
+                if FloatControl::current().mxcsr != self.mxcsr
+                    || self.x87 != FloatControl::DEFAULT.x87
+                {
+                    self.control().put_in_force();
+                }
+                if (status() ^ self.status) & EXCEPTIONS != 0 {
+                    set_exceptions(self.status & EXCEPTIONS);
+                }
+            }
+            #[cfg(target_arch = "aarch64")]
+            {
+                if !self.control().is_default() {
+                    self.control().put_in_force();
+                }
+                std::arch::asm!(
+                    "msr fpsr, {}", in(reg) self.fpsr,
+                    options(nomem, nostack, preserves_flags),
+                );
+            }
+        }
+    }
+}
+
+/// The x87's status word.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn status() -> u16 {
+    let status;
+    // SAFETY: reads a register.
+    unsafe {
+        std::arch::asm!(
+            "fnstsw ax", out("ax") status,
+            options(nomem, nostack, preserves_flags),
+        );
+    }
+    status
+}
+
+/// Has the x87 have raised just these exceptions.
+///
+/// # Safety
+/// None of them traps, or the caller is about to return to the code that has raised it.
+#[cfg(target_arch = "x86_64")]
+#[cold]
+#[inline(never)]
+unsafe fn set_exceptions(exceptions: u16) {
+    if exceptions == 0 {
+        // SAFETY: writes a register.
+        unsafe { std::arch::asm!("fnclex", options(nomem, nostack, preserves_flags)) };
+        return;
+    }
+    // The environment, whose second word is the status.
+    let mut environment = [0u32; 7];
+    let place = environment.as_mut_ptr();
+    // SAFETY: stores 28 bytes where there is room for them. (It masks all exceptions, until the words are loaded.)
+    unsafe { std::arch::asm!("fnstenv [{}]", in(reg) place, options(nostack, preserves_flags)) };
+    // SAFETY: the status is there; what is loaded is what was stored, but for the exceptions.
+    unsafe {
+        let status = place.add(1);
+        status.write(status.read() & !u32::from(EXCEPTIONS) | u32::from(exceptions));
+        std::arch::asm!("fldenv [{}]", in(reg) place, options(nostack, preserves_flags));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn exceptions_are_put_back() {
+        let before = FloatState::current();
+        let zero = std::hint::black_box(0.0f32);
+        std::hint::black_box(1.0 / zero);
+        let divided = FloatState::current();
+        assert_ne!(divided.mxcsr & 4, 0);
+        for exceptions in [0x20, 0, 0x3f, 4, 0] {
+            let wanted = FloatState { status: exceptions, ..divided };
+            // SAFETY: the control words are the default ones.
+            unsafe { wanted.put_in_force() };
+            let now = FloatState::current();
+            assert_eq!(now.control(), divided.control());
+            assert_eq!(now.status & EXCEPTIONS, exceptions);
+            // SAFETY: the default ones.
+            unsafe { FloatState::DEFAULT.put_in_force() };
+            let now = FloatState::current();
+            assert_eq!((now.mxcsr, now.x87, now.status & EXCEPTIONS), (0x1f80, 0x37f, 0));
+        }
+        // SAFETY: those that were in force.
+        unsafe { before.put_in_force() };
     }
 }

@@ -56,8 +56,8 @@ use x86_64 as native;
 compile_error!("carefree-context supports Linux on x86-64 and on aarch64 only");
 
 pub use context::{Context, Message, Pair, ThreadContext};
-pub use float::FloatControl;
-pub use fsgsbase::{force_no_fsgsbase, fsgsbase};
+pub use float::{FloatControl, FloatState};
+pub use fsgsbase::{force_no_fsgsbase, fsgsbase, gs_base, keep_gs, set_gs_base};
 pub use native::{
     prefetch, prepare, prepare_thread, resume, suspend, switch, switch_thread,
     switch_thread_from_rust,

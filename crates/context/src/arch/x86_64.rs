@@ -33,6 +33,7 @@
 //! | rbx, rbp | saved by hand: LLVM reserves them, so they cannot be declared as clobbered |
 //! | rax, r8 to r15, vector, mask and x87 registers, flags | clobbered: the compiler keeps what is live |
 //! | fs | [`switch_thread`] with own thread-local storage only |
+//! | gs | the same, where fibers [keep it](super::keep_gs) |
 //! | MXCSR, x87 control word | [`switch_thread`] only, see the module `arch` |
 //!
 //! # Why it looks like this
@@ -198,8 +199,20 @@ macro_rules! switch_thread {
                 ["cmp r8b, {yes}", "mov r8, [rcx + 8]", "jne 6f", "wrfsbase r8", "5:",],
                 [$($compare,)*],
                 [
-                    // The system call clobbers rax, rcx and r11.
                     "6:",
+                    "jb 7f",
+                    // Each side has a word with its GS base, at the same offset from its thread pointer.
+                    "rdgsbase rax",
+                    "mov rsi, [rip + {gs_offset}]",
+                    "mov fs:[rsi], rax",
+                    "wrfsbase r8",
+                    "mov rsi, fs:[rsi]",
+                    "cmp rsi, rax",
+                    "je 5b",
+                    "wrgsbase rsi",
+                    "jmp 5b",
+                    // The system call clobbers rax, rcx and r11.
+                    "7:",
                     "mov eax, {sys_arch_prctl}",
                     "mov edi, {arch_set_fs}",
                     "mov rsi, r8",
@@ -208,6 +221,7 @@ macro_rules! switch_thread {
                 ],
                 inout("r8b") FSGSBASE.load(Ordering::Relaxed) => _,
                 yes = const fsgsbase::YES,
+                gs_offset = sym fsgsbase::GS_OFFSET,
                 sys_arch_prctl = const SYS_ARCH_PRCTL,
                 arch_set_fs = const ARCH_SET_FS,
                 $($name = const $value,)*

@@ -25,9 +25,9 @@ use crate::stack::{StackPool, StackSize};
 /// thread's thread-local variables, and it stays in the thread that created it (it is neither `Send`
 /// nor `Sync`). A blocking call in it blocks its resumer too.
 ///
-/// A `Coroutine` is *owned*: it may live for as long as its owner likes, or be forgotten, which is
-/// why making one is [`unsafe`](Self::new). **A [`scope`](super::scope()) makes them safely**, and
-/// they may borrow.
+/// A `Coroutine` is *owned*: it may live for as long as its owner likes, or be forgotten. So making one is
+/// [`unsafe`](Self::new) for one reason more than opening a [`scope`](super::scope()). **A scope ends the
+/// coroutines that are made in it**, and they may borrow.
 ///
 /// ```
 /// use carefree_context::coroutine::Coroutine;
@@ -40,7 +40,7 @@ use crate::stack::{StackPool, StackSize};
 ///             }
 ///         }
 ///     };
-///     // SAFETY: while suspended, it borrows from no thread-local variable.
+///     // SAFETY: it uses no thread-local variables.
 ///     unsafe { Coroutine::new(body) }
 /// }
 /// assert_eq!(primes().take(5).collect::<Vec<_>>(), [2, 3, 5, 7, 11]);
@@ -98,8 +98,11 @@ impl<Input: 'static, Yield: 'static, Return: 'static> Coroutine<Input, Yield, Re
     ///
     /// # Safety
     ///
-    /// The coroutine shares the thread-local storage of the thread (or fiber) that resumes it, and
-    /// code on its stack may hold on to some of it while the coroutine is suspended: within
+    /// The coroutine shares the thread-local storage of the thread (or fiber) that resumes it. So the caller
+    /// must ensure what [`scope`](super::scope()#safety) asks for: it suffices that the coroutine is **suspended
+    /// within no call that sets a thread-local variable and restores it at its end**, or lends what was set so.
+    ///
+    /// And code on its stack may hold on to some of that storage while the coroutine is suspended: within
     /// [`LocalKey::with`](std::thread::LocalKey::with), say, or in a library's function that calls
     /// back. Nothing in the type forces the coroutine to end before that storage does. Once the
     /// coroutine has been resumed, the caller must ensure one of these:

@@ -1,12 +1,12 @@
-//! Coroutines that end with a scope: the safe way to make them.
+//! Coroutines that end with a scope, so that they may borrow.
 //!
 //! # Why it is sound
 //!
-//! An owned coroutine is unsafe (see [`Coroutine::new`](super::Coroutine::new)) because nothing
-//! forces it to end: its handle can be forgotten, leaked, or kept in a thread-local variable. Then
-//! its frames stop for good, while the thread ends and destroys the thread-local variables that
-//! they borrow. A scope knows every coroutine made in it that is not complete, and takes down those
-//! that are left when its closure has returned or panicked. So:
+//! Nothing forces an owned coroutine (see [`Coroutine::new`](super::Coroutine::new)) to end: its handle can
+//! be forgotten, leaked, or kept in a thread-local variable. Then its frames stop for good, while the
+//! thread ends and destroys the thread-local variables that they borrow. A scope knows every coroutine
+//! made in it that is not complete, and takes down those that are left when its closure has returned or
+//! panicked. So:
 //!
 //! * **At the end of the scope nothing can use a handle any more.** A handle's type names the
 //!   lifetime of the reference to the [`Scope`] (`'h`), which the closure cannot choose. The
@@ -27,6 +27,12 @@
 //!   unwinds it is entered again until it returns; if it never does, the scope's end waits for
 //!   ever.
 //! * **What the bodies borrow lives until then**: it outlives `'env`, and so the call of [`scope`].
+//! * **Calls that set a thread-local variable until they end are nested**, on which such code relies, and which
+//!   no type tells: the caller of [`scope`] promises it. Everything within a scope is safe then. The promise is
+//!   asked for there because it is about calls in the bodies *and* those around their resumes, and code that
+//!   opens a scope decides on both. Code that makes a coroutine need not know what resumes it; code that is
+//!   given a suspender need not know the frames below its own; and [`Iterator::next`], which resumes, cannot be
+//!   unsafe.
 
 use std::fmt;
 use std::io;
@@ -45,27 +51,30 @@ use crate::stack::StackSize;
 /// Runs `f`, which may make coroutines that borrow from the caller; ends those that are not
 /// complete when `f` has returned or panicked, and returns its value.
 ///
-/// This is the safe way to make coroutines: none can outlive what its frames borrow, neither the
-/// caller's variables nor the thread's. Coroutines that are still suspended at the end are unwound,
-/// as if they were [dropped](Coroutine#dropping).
+/// No coroutine of a scope can outlive what its frames borrow, neither the caller's variables nor
+/// the thread's. Coroutines that are still suspended at the end are unwound, as if they were
+/// [dropped](Coroutine#dropping).
 ///
 /// ```
 /// use carefree_context::coroutine::{self, CoroutineState};
 ///
 /// let limit = 100;
-/// coroutine::scope(|s| {
-///     let mut sum = s.coroutine(|suspender, first: u32| {
-///         let mut total = first;
-///         while total < limit {
-///             total += suspender.suspend(total);
-///         }
-///         format!("{total} is enough")
+/// // SAFETY: the coroutine suspends within no call that sets a thread-local variable.
+/// unsafe {
+///     coroutine::scope(|s| {
+///         let mut sum = s.coroutine(|suspender, first: u32| {
+///             let mut total = first;
+///             while total < limit {
+///                 total += suspender.suspend(total);
+///             }
+///             format!("{total} is enough")
+///         });
+///         assert_eq!(sum.resume(1), CoroutineState::Yielded(1));
+///         assert_eq!(sum.resume(20), CoroutineState::Yielded(21));
+///         assert_eq!(sum.resume(80), CoroutineState::Complete("101 is enough".to_string()));
+///         assert!(sum.is_done());
 ///     });
-///     assert_eq!(sum.resume(1), CoroutineState::Yielded(1));
-///     assert_eq!(sum.resume(20), CoroutineState::Yielded(21));
-///     assert_eq!(sum.resume(80), CoroutineState::Complete("101 is enough".to_string()));
-///     assert!(sum.is_done());
-/// });
+/// }
 /// ```
 ///
 /// A coroutine that takes nothing and returns nothing is an [`Iterator`] over what it yields:
@@ -80,22 +89,27 @@ use crate::stack::StackSize;
 ///         moves(discs - 1, via, to, from, s);
 ///     }
 /// }
-/// let count = coroutine::scope(|scope| {
-///     scope.coroutine(|s, ()| moves(3, 'a', 'c', 'b', s)).count()
-/// });
+/// // SAFETY: `moves` sets no thread-local variable.
+/// let count = unsafe {
+///     coroutine::scope(|scope| scope.coroutine(|s, ()| moves(3, 'a', 'c', 'b', s)).count())
+/// };
 /// assert_eq!(count, 7);
 /// ```
 ///
-/// A coroutine can borrow what lives outside of the scope, but not the variables of `f`, which must be
-/// moved into it:
+/// # What the compiler checks
+///
+/// All but what "Safety" asks for. A coroutine can borrow what lives outside of the scope, but not the
+/// variables of `f`, which must be moved into it:
 ///
 /// ```compile_fail,E0373
 /// use carefree_context::coroutine::{self, Suspender};
 ///
-/// coroutine::scope(|s| {
-///     let inside = String::from("ends before the scope does");
-///     s.coroutine(|_: &Suspender<(), ()>, ()| inside.len()).resume(());
-/// });
+/// unsafe {
+///     coroutine::scope(|s| {
+///         let inside = String::from("ends before the scope does");
+///         s.coroutine(|_: &Suspender<(), ()>, ()| inside.len()).resume(());
+///     });
+/// }
 /// ```
 ///
 /// Neither a handle nor the scope can leave the closure, not even by way of a coroutine:
@@ -104,22 +118,24 @@ use crate::stack::StackSize;
 /// use carefree_context::coroutine::{self, Suspender};
 ///
 /// let mut escaped = None;
-/// coroutine::scope(|s| escaped = Some(s.coroutine(|_: &Suspender<(), ()>, ()| 1)));
+/// unsafe { coroutine::scope(|s| escaped = Some(s.coroutine(|_: &Suspender<(), ()>, ()| 1))) };
 /// ```
 ///
 /// ```compile_fail
 /// use carefree_context::coroutine::{self, Suspender};
 ///
-/// let kept = coroutine::scope(|s| s.coroutine(|_: &Suspender<(), ()>, ()| 1));
+/// let kept = unsafe { coroutine::scope(|s| s.coroutine(|_: &Suspender<(), ()>, ()| 1)) };
 /// ```
 ///
 /// ```compile_fail,E0521
 /// use carefree_context::coroutine::{self, Suspender};
 ///
-/// coroutine::scope(|s| {
-///     let mut one = s.coroutine(|_: &Suspender<(), ()>, ()| 1);
-///     s.coroutine(move |_: &Suspender<(), ()>, ()| one.is_done()).resume(());
-/// });
+/// unsafe {
+///     coroutine::scope(|s| {
+///         let mut one = s.coroutine(|_: &Suspender<(), ()>, ()| 1);
+///         s.coroutine(move |_: &Suspender<(), ()>, ()| one.is_done()).resume(());
+///     });
+/// }
 /// ```
 ///
 /// Nor can a suspender leave its coroutine, neither to a variable outside nor to another thread:
@@ -128,18 +144,72 @@ use crate::stack::StackSize;
 /// use carefree_context::coroutine::{self, Suspender};
 ///
 /// let mut escaped: Option<&Suspender<(), ()>> = None;
-/// coroutine::scope(|s| {
-///     s.coroutine(|suspender, ()| escaped = Some(suspender)).resume(());
-/// });
+/// unsafe {
+///     coroutine::scope(|s| {
+///         s.coroutine(|suspender, ()| escaped = Some(suspender)).resume(());
+///     });
+/// }
 /// ```
 ///
 /// ```compile_fail,E0277
 /// use carefree_context::coroutine::{self, Suspender};
 ///
+/// unsafe {
+///     coroutine::scope(|s| {
+///         s.coroutine(|suspender: &Suspender<(), ()>, ()| {
+///             std::thread::scope(|threads| threads.spawn(|| suspender.suspend(())).join().unwrap())
+///         }).resume(());
+///     });
+/// }
+/// ```
+///
+/// # Safety
+///
+/// The coroutines share the thread-local storage of the thread (or fiber) that resumes them, and some code relies
+/// on the calls of one thread being nested. It sets a thread-local variable for the time of a call, or until a
+/// guard is dropped, and restores the former value after it (`set` of the crate `scoped_tls`); or it lends to a
+/// call what was set in this way (its `with`). A coroutine that is suspended within such a call lets its resumer
+/// and other coroutines begin and end calls of their own, and what is restored, or was lent, may be gone by then.
+///
+/// So the caller must ensure that of such calls that concern one variable, by the coroutines of the scope and by
+/// the code that resumes or ends them, **each ends before those that were under way when it began**. It suffices
+/// that **no coroutine of the scope is suspended within such a call**, be it by itself or from within a coroutine
+/// of a scope that it has opened.
+///
+/// [`LocalKey::with`](std::thread::LocalKey::with) is no such call: what it lends lives until the thread ends, and
+/// the scope ends before. Nor is a call of Carefree's own (`timeout`, `on_large_stack`): what it has set goes
+/// along with the coroutine. Nor does the order matter where no memory depends on it: a span that `tracing` has
+/// entered is taken for the resumer's as well, and that is all.
+///
+/// This program does not ensure it, and reads freed memory:
+///
+/// ```no_run
+/// # use carefree_context::coroutine::{self, Suspender};
+/// scoped_tls::scoped_thread_local!(static NAME: String);
+///
+/// // NOT sound: suspended within `set`, and resumed within another one.
+/// unsafe {
+///     coroutine::scope(|s| {
+///         let mut coroutine = s.coroutine(|suspender: &Suspender<(), ()>, ()| {
+///             let name = "the coroutine's".to_string();
+///             NAME.set(&name, || suspender.suspend(()));
+///         });
+///         coroutine.resume(());
+///         let name = "the resumer's".to_string();
+///         NAME.set(&name, || coroutine.resume(()));
+///         // What has been restored is the coroutine's, which is freed.
+///         NAME.with(|name| println!("{name}"));
+///     });
+/// }
+/// ```
+///
+/// Safe code cannot do that:
+///
+/// ```compile_fail,E0133
+/// use carefree_context::coroutine::{self, Suspender};
+///
 /// coroutine::scope(|s| {
-///     s.coroutine(|suspender: &Suspender<(), ()>, ()| {
-///         std::thread::scope(|threads| threads.spawn(|| suspender.suspend(())).join().unwrap())
-///     }).resume(());
+///     s.coroutine(|suspender: &Suspender<(), ()>, ()| suspender.suspend(())).resume(());
 /// });
 /// ```
 ///
@@ -152,7 +222,7 @@ use crate::stack::StackSize;
 ///
 /// In a program built with `panic = "abort"`, if a coroutine is still suspended at the end, because
 /// nothing can be unwound there.
-pub fn scope<'env, F, T>(f: F) -> T
+pub unsafe fn scope<'env, F, T>(f: F) -> T
 where
     F: for<'h> FnOnce(&'h Scope<'env>) -> T,
 {
@@ -186,7 +256,7 @@ where
     }
 }
 
-/// Makes coroutines that end before the scope does: see [`scope`].
+/// Makes coroutines that end before the scope does, and keep what its opener has promised: see [`scope`].
 pub struct Scope<'env> {
     /// The head of the list of coroutines that are not complete, the latest first.
     first: Links,

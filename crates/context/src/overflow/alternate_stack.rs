@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::io;
+use std::mem;
 use std::ptr;
 
 use crate::stack::sys;
@@ -9,8 +10,8 @@ use crate::stack::sys;
 /// Gives the calling kernel thread an alternate signal stack if it has none; it is freed when the
 /// thread ends.
 ///
-/// Threads of the Rust standard library have one already. To be called on carriers, and on threads
-/// that C code started and that run coroutines.
+/// Threads of the Rust standard library have one already. To be called on threads that C code started
+/// and that run coroutines.
 ///
 /// ```
 /// // On a thread of std: does nothing.
@@ -21,51 +22,77 @@ use crate::stack::sys;
 /// # Errors
 /// When there is no memory for it.
 pub fn ensure_alternate_stack() -> io::Result<()> {
-    if current_alternate().ss_flags & libc::SS_DISABLE == 0 {
-        return Ok(());
-    }
-    let page = sys::page_size();
-    let bytes = mapped_bytes() - page;
-    let (protection, flags) =
-        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a new mapping, used for nothing else: its lowest page becomes a guard, the rest this
-    // thread's alternate stack.
-    unsafe {
-        let map = libc::mmap(ptr::null_mut(), page + bytes, protection, flags, -1, 0);
-        if map == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let base = map.byte_add(page);
-        let request = libc::stack_t { ss_sp: base, ss_flags: 0, ss_size: bytes };
-        if libc::mprotect(map, page, libc::PROT_NONE) != 0
-            || libc::sigaltstack(&raw const request, ptr::null_mut()) != 0
-        {
-            let error = io::Error::last_os_error();
-            libc::munmap(map, page + bytes);
-            return Err(error);
-        }
+    if let Some(stack) = AlternateStack::new()? {
         // In a thread that is ending, whose thread-locals are destroyed, the mapping is leaked.
-        let _ = ALTERNATE.try_with(|slot| slot.0.set(map));
+        let map = mem::ManuallyDrop::new(stack).0;
+        let _ = OWN.try_with(|slot| slot.0.set(map));
     }
     Ok(())
 }
 
 thread_local! {
     /// Every fiber has its copy of this variable, so it holds the address alone.
-    static ALTERNATE: OwnAlternate = const { OwnAlternate(Cell::new(ptr::null_mut())) };
+    static OWN: Own = const { Own(Cell::new(ptr::null_mut())) };
 }
 
-/// The mapping of [`mapped_bytes`] that the thread's alternate stack lies in; null if there is none.
-struct OwnAlternate(Cell<*mut libc::c_void>);
+/// The mapping of an [`AlternateStack`]; null if there is none.
+struct Own(Cell<*mut libc::c_void>);
 
-impl Drop for OwnAlternate {
+impl Drop for Own {
     fn drop(&mut self) {
-        let (map, bytes) = (self.0.get(), mapped_bytes());
-        if map.is_null() {
-            return;
+        if !self.0.get().is_null() {
+            drop(AlternateStack(self.0.get()));
         }
+    }
+}
+
+/// An alternate signal stack, in a mapping with a guard. Dropped on another
+/// kernel thread than the one that made it, it stays mapped.
+///
+/// [`ensure_alternate_stack`] frees one by a thread-local variable with a destructor, for which libc takes the loader's
+/// lock; a thread that must not wait for that keeps one of these.
+#[derive(Debug)]
+pub struct AlternateStack(*mut libc::c_void);
+
+impl AlternateStack {
+    /// One for the calling kernel thread, unless that has one already.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub fn new() -> io::Result<Option<AlternateStack>> {
+        if current_alternate().ss_flags & libc::SS_DISABLE == 0 {
+            return Ok(None);
+        }
+        let page = sys::page_size();
+        let bytes = mapped_bytes() - page;
+        let (protection, flags) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping, used for nothing else: its lowest page becomes a guard, the rest this
+        // thread's alternate stack.
+        unsafe {
+            let map = libc::mmap(ptr::null_mut(), page + bytes, protection, flags, -1, 0);
+            if map == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            let base = map.byte_add(page);
+            let request = libc::stack_t { ss_sp: base, ss_flags: 0, ss_size: bytes };
+            if libc::mprotect(map, page, libc::PROT_NONE) != 0
+                || libc::sigaltstack(&raw const request, ptr::null_mut()) != 0
+            {
+                let error = io::Error::last_os_error();
+                libc::munmap(map, page + bytes);
+                return Err(error);
+            }
+            Ok(Some(AlternateStack(map)))
+        }
+    }
+}
+
+impl Drop for AlternateStack {
+    fn drop(&mut self) {
+        let (map, bytes) = (self.0, mapped_bytes());
         let current = current_alternate();
-        // A fiber with thread-locals of its own may have called this on one kernel thread and end
+        // A fiber with thread-locals of its own may have made it on one kernel thread and end
         // on another, and the program may have set another stack since. Then the mapping may be in
         // use and is leaked.
         if current.ss_flags & libc::SS_DISABLE == 0

@@ -38,7 +38,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use crate::mapped_file;
 use crate::stack;
 
-pub use alternate_stack::ensure_alternate_stack;
+pub use alternate_stack::{AlternateStack, ensure_alternate_stack};
 pub use report::{Describer, set_describer};
 
 /// Installs the handler that reports a stack overflow and aborts the program.

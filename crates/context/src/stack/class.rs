@@ -41,6 +41,7 @@ use super::batch::{Batch, MOST, Slot};
 use super::guard::{self, GuardMode};
 use super::lists::{Kind, Lists};
 use super::slab::Slab;
+use super::spacing::PAGE_TABLE_SPAN;
 use super::sys::{self, Errno};
 use super::{StackSize, limit};
 use crate::valgrind;
@@ -70,6 +71,9 @@ struct State {
     limit: usize,
     /// How many stacks were released since the last sample.
     unsampled: usize,
+    /// How many idle stacks without memory there were when slabs of such stacks were looked for; fewer, if there have
+    /// been fewer since.
+    left: usize,
 }
 
 impl State {
@@ -154,6 +158,7 @@ impl Class {
                 limit: idle_bytes / sys::page_size(),
                 // The first release is a sample.
                 unsampled: SAMPLING,
+                left: 0,
             }),
         }
     }
@@ -410,6 +415,11 @@ impl Class {
             let promised = state.promised;
             state.lists.condemn_idle(promised);
         }
+        self.unmap_condemned()
+    }
+
+    /// Unmaps slabs that are condemned; returns how many bytes of address space that frees.
+    fn unmap_condemned(&self) -> usize {
         let mut bytes = 0;
         loop {
             let condemned = self.state.lock().lists.take_condemned(self.size);
@@ -440,8 +450,43 @@ impl Class {
         given == batch.len()
     }
 
+    /// Takes stacks back from their users, and gives their memory back to the kernel.
+    pub(super) fn discard(&self, slots: &[Slot]) {
+        let mut batch = Batch::new();
+        slots.iter().for_each(|slot| batch.push(*slot));
+        self.state.lock().in_use -= slots.len();
+        self.give_back(&batch);
+        self.shed_empty();
+    }
+
+    /// Unmaps the slabs of which no stack holds memory, where there are many such stacks: the kernel keeps their page
+    /// tables.
+    fn shed_empty(&self) {
+        /// What a stack's page table takes at most, as a rule: one has the topmost pages and one the guard, which may
+        /// be the same.
+        const TABLE: usize = 4096;
+        /// The part of the watermark that page tables may take as well.
+        const PART: usize = 8;
+        /// To look for such slabs takes a step for each idle stack.
+        const LEAST: usize = 1024;
+        let each = (self.size.bytes() / (PAGE_TABLE_SPAN / TABLE)).clamp(1, TABLE);
+        let most = (self.idle_bytes / PART / each).max(LEAST);
+        {
+            let mut state = self.state.lock();
+            let empty = state.lists.length(Kind::Dropped);
+            state.left = state.left.min(empty);
+            if empty - state.left < most {
+                return;
+            }
+            let promised = state.promised;
+            state.lists.condemn_empty(promised);
+            state.left = state.lists.length(Kind::Dropped);
+        }
+        self.unmap_condemned();
+    }
+
     /// How many bytes of memory a stack holds, from its top down to the first gap.
-    fn resident(&self, slot: &Slot) -> usize {
+    pub(super) fn resident(&self, slot: &Slot) -> usize {
         const PIECE: usize = 64;
         let page = sys::page_size();
         let mut below = self.size.usable() / page;

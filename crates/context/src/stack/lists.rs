@@ -147,10 +147,20 @@ impl Lists {
     /// Condemns the slabs without a stack in use, and takes their slots off the lists; but as many slots
     /// [stay](Self::spare) as are to be kept. Allocates nothing.
     pub(super) fn condemn_idle(&mut self, keep: usize) {
+        self.condemn(keep, &KINDS);
+    }
+
+    /// [`condemn_idle`](Self::condemn_idle) of the slabs whose stacks hold no memory of former users.
+    pub(super) fn condemn_empty(&mut self, keep: usize) {
+        self.condemn(keep, &[Kind::Bare, Kind::Dropped, Kind::Clean]);
+    }
+
+    /// Condemns slabs if all their taken slots are on lists of these kinds.
+    fn condemn(&mut self, keep: usize, kinds: &[Kind]) {
         let mut more = self.spare().saturating_sub(keep);
         self.slabs.iter_mut().for_each(|slab| slab.idle = 0);
-        for kind in KINDS {
-            let mut id = self.lists[kind as usize].head;
+        for kind in kinds {
+            let mut id = self.lists[*kind as usize].head;
             while id != NIL {
                 self.slabs[(id >> 16) as usize].idle += 1;
                 id = *self.link(id);

@@ -1,6 +1,6 @@
 //! The pool that stacks come from and go back to.
 
-use super::batch::Slot;
+use super::batch::{MOST, Slot};
 use super::class::{Class, StackStats};
 use super::guard::{self, GuardMode};
 use super::{StackInfo, StackSize};
@@ -173,22 +173,12 @@ impl StackPool {
     /// Takes back all of `stacks`, which is cheaper than dropping them one by one. They may be of
     /// different sizes and pools.
     pub fn release_many(&self, stacks: &mut Vec<Stack>) {
-        const PIECE: usize = 64;
-        while let Some(last) = stacks.last() {
-            let class = last.class.clone();
-            let same = stacks
-                .iter()
-                .rev()
-                .take(PIECE)
-                .take_while(|stack| Arc::ptr_eq(&stack.class, &class))
-                .count();
-            let mut slots = [last.slot(); PIECE];
-            for slot in &mut slots[..same] {
-                let Some(stack) = stacks.pop() else { unreachable!("there are that many") };
-                *slot = stack.into_slot();
-            }
-            class.release(&slots[..same]);
-        }
+        take_back(stacks, Class::release);
+    }
+
+    /// [`release_many`](Self::release_many), and gives the memory of these stacks back to the kernel.
+    pub fn discard_many(&self, stacks: &mut Vec<Stack>) {
+        take_back(stacks, Class::discard);
     }
 
     /// Blocks other threads from changing the pool until [`release`](Self::release).
@@ -253,6 +243,25 @@ impl fmt::Debug for StackPool {
     }
 }
 
+/// Takes stacks from the end of the list on, and has `take` take those of one class at a time, a piece after the other.
+fn take_back(stacks: &mut Vec<Stack>, take: impl Fn(&Class, &[Slot])) {
+    while let Some(last) = stacks.last() {
+        let class = last.class.clone();
+        let same = stacks
+            .iter()
+            .rev()
+            .take(MOST)
+            .take_while(|stack| Arc::ptr_eq(&stack.class, &class))
+            .count();
+        let mut slots = [last.slot(); MOST];
+        for slot in &mut slots[..same] {
+            let Some(stack) = stacks.pop() else { unreachable!("there are that many") };
+            *slot = stack.into_slot();
+        }
+        take(&class, &slots[..same]);
+    }
+}
+
 /// The default watermark of a pool in bytes: see [`PoolOptions::idle_bytes`].
 pub fn default_idle_bytes() -> usize {
     // SAFETY: sysconf has no preconditions.
@@ -304,6 +313,11 @@ impl Stack {
     /// The stack's size.
     pub fn size(&self) -> StackSize {
         self.class.size()
+    }
+
+    /// How many bytes of memory the stack holds, from its top down to the first gap. This asks the kernel.
+    pub fn resident(&self) -> usize {
+        self.class.resident(&self.slot())
     }
 
     /// Tells valgrind that the stack below `address` may be used again: it takes memory below the last

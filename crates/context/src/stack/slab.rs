@@ -33,7 +33,7 @@ pub(super) struct Slab {
     pub(super) links: Box<[u32]>,
     /// How many slots, from the lowest on, were ever taken.
     pub(super) taken: u32,
-    /// How many slots are idle; only valid while `condemn_idle` runs.
+    /// How many slots are idle; only valid while slabs are condemned.
     pub(super) idle: u32,
     /// Whether the slab is about to be unmapped: none of its slots is on a list, and none may be
     /// taken.

@@ -185,6 +185,54 @@ fn trimming_gives_memory_back_and_keeps_guards() {
 }
 
 #[test]
+fn discarded_stacks_hold_no_memory() {
+    for mode in MODES {
+        let (pool, other) = (pool(mode, 1 << 30), pool(mode, 1 << 30));
+        let mut stacks = Vec::new();
+        pool.acquire_many(SIZE, 300, &mut stacks).unwrap();
+        other.acquire_many(SIZE, 5, &mut stacks).unwrap();
+        stacks.iter().for_each(|stack| touch(stack, 7));
+        assert!(stacks[0].resident() >= sys::page_size());
+        pool.discard_many(&mut stacks);
+        assert!(stacks.is_empty());
+        let stats = [pool.stats(), other.stats()];
+        assert_eq!(stats.map(|stats| (stats.in_use, stats.idle_touched)), [(0, 0); 2]);
+        assert!(stats[0].given_back >= 300 && stats[1].given_back >= 5);
+        pool.acquire_many(SIZE, 300, &mut stacks).unwrap();
+        for stack in &stacks {
+            assert_eq!(words(stack), [0, 0]);
+            assert_guarded(stack);
+        }
+    }
+}
+
+#[test]
+fn page_tables_of_discarded_stacks_are_given_back() {
+    const STACKS: usize = 10_000;
+    for size in [SIZE, StackSize::new(8 << 20).unwrap()] {
+        let pool = pool(GuardMode::Madvise, 1 << 20);
+        let mut stacks = Vec::new();
+        for round in 0..2 {
+            let [kept, idle] = [(); 2].map(|()| pool.acquire(size).unwrap());
+            while stacks.len() < STACKS {
+                pool.acquire_many(size, STACKS - stacks.len(), &mut stacks).unwrap();
+            }
+            let all = pool.stats();
+            // One that stays in use keeps its slab, and so do those that idle with their memory. (These are of small slabs.)
+            touch(&kept, 7);
+            drop(idle);
+            pool.discard_many(&mut stacks);
+            let rest = pool.stats();
+            assert!(rest.reserved_bytes < all.reserved_bytes / 2, "{round}: {all:?} {rest:?}");
+            assert_eq!((rest.in_use, rest.idle_touched), (1, 1));
+            assert!(rest.given_back < STACKS / 4, "{rest:?}");
+            assert_eq!(words(&kept), [7, 7]);
+            drop(kept);
+        }
+    }
+}
+
+#[test]
 fn idle_memory_stays_at_the_watermark() {
     for mode in MODES {
         let page = sys::page_size();

@@ -29,7 +29,9 @@
 //! In [shared mode](Mode::Shared) fibers see their carrier's thread-local storage and never leave that
 //! carrier. It needs nothing of libc, but code that keeps a waiting caller in a thread-local variable
 //! (parking_lot, std's channels) takes two fibers of a carrier for one thread, and safe code corrupts
-//! memory. So a process uses it only on request, by `CAREFREE_TLS=shared` or [`ask_to_share`].
+//! memory. So does code that sets such a variable for the time of a call in which the fiber waits, as for
+//! coroutines ([`scope`](crate::coroutine::scope()#safety)). So a process uses it only on request, by
+//! `CAREFREE_TLS=shared` or [`ask_to_share`].
 //! [`mode`] says which mode it is and why.
 //!
 //! # The life of a block

@@ -6,11 +6,13 @@ use std::io;
 use carefree_context::coroutine::{Coroutine, Suspender, SymmetricSuspender};
 use carefree_context::stack::StackSize;
 
-/// [`Coroutine::new`], for bodies that keep no reference to a thread-local variable over a suspension.
+/// [`Coroutine::new`], for bodies that neither keep a reference to a thread-local variable over a suspension
+/// nor are suspended within a call that sets one.
 pub(crate) fn owned<Input: 'static, Yield: 'static, Return: 'static>(
     f: impl FnOnce(&Suspender<Input, Yield>, Input) -> Return + 'static,
 ) -> Coroutine<Input, Yield, Return> {
-    // SAFETY: no body in these tests keeps a reference to a thread-local variable over a suspension.
+    // SAFETY: no body in these tests keeps a reference to a thread-local variable over a suspension, or is
+    // suspended within a call that sets one.
     unsafe { Coroutine::new(f) }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! The signal is SIGURG, which is ignored by default and hardly ever sent; Go's runtime uses it for the same
 //! reasons. A handler that the program has installed before gets all but the watchdog's own signals. One
-//! that it installs later gets these, too, and reports come without a backtrace.
+//! that it installs later gets these, too, and a fiber that runs is not reported then.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;

@@ -9,7 +9,7 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-use carefree_runtime::wait::{Until, park};
+use carefree_runtime::wait::{self, Until, park};
 use carefree_runtime::{Builder, Outcome, Reason, lot};
 
 use crate::call::answer::set_errno;
@@ -25,7 +25,7 @@ struct Call {
 /// Has a thread that may block make a call. A hosted thread handles its signals meanwhile; neither they nor a cancellation
 /// end the call.
 pub(crate) fn offload(call: impl FnOnce() -> c_int + Copy + Send + 'static) -> c_int {
-    if !host::is_hosted() {
+    if !host::is_hosted() || wait::holds_loader() {
         return carefree_runtime::offload(call);
     }
     let place = Call {

@@ -48,10 +48,13 @@ pub struct Host {
     pub set_name: unsafe fn(libc::pthread_t, *const c_char) -> Option<c_int>,
     /// `pthread_getname_np`.
     pub get_name: unsafe fn(libc::pthread_t, *mut c_char, usize) -> Option<c_int>,
-    /// A system call by its number that no stand-in knows.
+    /// A system call by its number that no stand-in knows, or a `prctl`.
     pub call: unsafe fn(c_long, [usize; 6]) -> Option<c_long>,
     /// What a clock of processor time shows the calling hosted thread.
     pub time_used: fn(libc::clockid_t) -> Option<TimeUsed>,
+    /// To be called by a hosted thread before a system call that it makes by its number (`true`), and after it: unless
+    /// its cancellation is asynchronous, it is not cancelled meanwhile.
+    pub within_syscall: fn(bool),
     /// Whether cancellation of the calling hosted thread is asynchronous.
     pub ends_anywhere: fn() -> bool,
     /// Takes a signal of a set that was sent to the calling hosted thread, which blocks it. Until the next
@@ -180,6 +183,20 @@ impl<T> Told for User<'_, T> {
     #[inline(always)]
     fn has_brought(&self) -> bool {
         !self.is_null()
+    }
+}
+
+/// The calling fiber makes a system call by its number, up to [`end_number`].
+pub(crate) fn begin_number() {
+    if let Some(host) = get() {
+        (host.within_syscall)(true);
+    }
+}
+
+/// The system call of [`begin_number`] is over.
+pub(crate) fn end_number() {
+    if let Some(host) = get() {
+        (host.within_syscall)(false);
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::ffi::c_int;
 use std::mem::ManuallyDrop;
-use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd};
 
-use carefree_ground::number;
+use carefree_ground::number::{self, Own};
 
 use crate::call::sys::{self, Number};
 
@@ -20,12 +20,12 @@ impl OwnFile {
         OwnFile(fd as c_int)
     }
 
-    /// The same, moved to a [high number](number): for a file that is open while a fiber waits, when the program may
-    /// open others.
+    /// The same under a [number of Carefree's own](number): for a file that is open while a fiber waits, when the
+    /// program may open and close others.
     pub(crate) fn kept(fd: usize) -> OwnFile {
         // SAFETY: the system call has just opened it, and the caller gives it away.
         let fd = unsafe { OwnedFd::from_raw_fd(fd as c_int) };
-        OwnFile(number::raise(fd).into_raw_fd())
+        OwnFile(Own::new(fd).into_raw_fd())
     }
 
     /// Its number.
@@ -41,6 +41,7 @@ impl OwnFile {
 
 impl Drop for OwnFile {
     fn drop(&mut self) {
+        number::forget(self.0);
         let _ = sys::call(Number::CLOSE, [self.0.into()]);
     }
 }

@@ -38,6 +38,9 @@ pub(crate) mod warm;
 
 pub(crate) use events::{accepted, changed, claimed, duplicated, opened, replaced};
 pub(crate) use file::{File, blocking, seen};
-pub(crate) use table::{file, is_waited_on, known, prepare_to_close, prepare_to_close_range};
+pub(crate) use process::is_beside_parent;
+pub(crate) use table::{
+    around_own, file, is_waited_on, known, prepare_to_close, prepare_to_close_range,
+};
 pub(crate) use traits::{Limit, Trait, is_blocking, limit_of};
 pub(crate) use waiter::Waiter;

@@ -18,6 +18,6 @@ pub(super) fn adopt() {
 }
 
 /// Whether this is the child of a `vfork`, which runs in its parent's memory: what it closes is its own.
-pub(super) fn is_beside_parent() -> bool {
+pub(crate) fn is_beside_parent() -> bool {
     process() != PROCESS.load(Ordering::Relaxed)
 }

@@ -5,6 +5,8 @@ use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use carefree_ground::number;
+
 use crate::descriptor::file::File;
 use crate::descriptor::process;
 
@@ -61,10 +63,34 @@ pub(crate) fn is_waited_on(fd: c_int) -> bool {
 }
 
 /// Prepares for `fd` to be closed: fibers that wait on it give up, and what is known of it is
-/// forgotten. False if another thread or fiber is closing it already.
+/// forgotten. False if another thread or fiber is closing it already, and if it is Carefree's own.
 #[inline]
 pub(crate) fn prepare_to_close(fd: c_int) -> bool {
+    if number::is_own(fd) && !process::is_beside_parent() {
+        return false;
+    }
     known(fd).is_none_or(|file| file.prepare_to_close(process::is_beside_parent()))
+}
+
+/// Calls `close` with the ends of each range of numbers from `first` to `last` between those that are Carefree's own,
+/// until it returns -1. Returns what it has returned last, or 0.
+pub(crate) fn around_own(
+    mut first: u32,
+    last: u32,
+    mut close: impl FnMut(u32, u32) -> c_int,
+) -> c_int {
+    let is_beside_parent = process::is_beside_parent();
+    loop {
+        let own = number::first_own(first, last).filter(|_| !is_beside_parent);
+        let Some(own) = own else { return close(first, last) };
+        if first < own && close(first, own - 1) == -1 {
+            return -1;
+        }
+        if own == last {
+            return 0;
+        }
+        first = own + 1;
+    }
 }
 
 /// [`prepare_to_close`] for all from `first` to `last`.

@@ -5,6 +5,8 @@
 use std::ffi::{c_char, c_int, c_uint};
 
 use crate::call::answer::set_errno;
+use crate::call::fiber;
+use crate::call::sys::{self, Number};
 use crate::call::user::User;
 use crate::descriptor;
 use crate::file::{control, lock};
@@ -82,24 +84,53 @@ interpose! { steady anywhere
 interpose! { steady anywhere
     /// `close_range(2)`.
     safe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, number SYS_close_range {
+        const UNSHARE: c_int = libc::CLOSE_RANGE_UNSHARE as c_int;
+        // The kernel would give the carrier files of its own.
+        if flags & UNSHARE != 0 && fiber::on_fiber() && !descriptor::is_beside_parent() {
+            set_errno(libc::EPERM);
+            return -1;
+        }
         // With flags it does not close them now (`CLOSE_RANGE_CLOEXEC`), or closes copies, or fails.
         if flags == 0 && first <= last {
             descriptor::prepare_to_close_range(first, last);
         }
         let closing = lock::closing_several();
-        let result = original(first, last, flags);
+        let result = match flags {
+            0 if first <= last => {
+                descriptor::around_own(first, last, |first, last| original(first, last, 0))
+            }
+            _ => original(first, last, flags),
+        };
         closing.closed();
         result
+    }
+}
+
+/// Closes the numbers from `first` to `last`, all of which are below one of Carefree's own.
+fn close_few(first: c_uint, last: c_uint) {
+    if close_range::original(first, last, 0) == -1 {
+        // Before Linux 5.9.
+        for fd in first..=last {
+            let _ = sys::call(Number::CLOSE, [fd.into()]);
+        }
     }
 }
 
 interpose! { steady anywhere
     /// `closefrom(3)`: libc's own would close them unseen.
     safe fn closefrom(first: c_int) -> (), linked "__closefrom" {
+        const LAST: u32 = c_int::MAX as u32;
         // A negative number means all.
-        descriptor::prepare_to_close_range(first.max(0) as u32, c_int::MAX as u32);
+        let first = first.max(0) as u32;
+        descriptor::prepare_to_close_range(first, LAST);
         let closing = lock::closing_several();
-        original(first);
+        descriptor::around_own(first, LAST, |first, last| {
+            match last {
+                LAST => original(first as c_int),
+                _ => close_few(first, last),
+            }
+            0
+        });
         closing.closed();
     }
 }

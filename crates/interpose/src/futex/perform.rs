@@ -76,6 +76,8 @@ fn others<K: Kernel>(
 ) -> c_long {
     let call = Call { word, operation, value, fourth, second_word, third_value };
     match call.command() {
+        // The kernel refuses it for all of these.
+        _ if operation & libc::FUTEX_CLOCK_REALTIME != 0 => call.pass_on::<K>(),
         libc::FUTEX_WAKE_BITSET => wake::<K>(word, operation, value, third_value),
         libc::FUTEX_REQUEUE | libc::FUTEX_CMP_REQUEUE => requeue::<K>(call),
         libc::FUTEX_WAKE_OP => wake_after_operation::<K>(call),

@@ -16,8 +16,12 @@ pub(crate) fn requeue<K: Kernel>(call: Call) -> c_long {
         return call.pass_on::<K>();
     }
     let compares = call.command() == libc::FUTEX_CMP_REQUEUE;
-    let [to_wake, to_move] =
-        [call.value, call.fourth.address() as u32].map(|n| usize::try_from(n as i32).unwrap_or(0));
+    // (Negative counts are refused.)
+    let [Ok(to_wake), Ok(to_move)] =
+        [call.value, call.fourth.address() as u32].map(|count| usize::try_from(count as i32))
+    else {
+        return call.pass_on::<K>();
+    };
     if call.word.address() % 4 != 0
         || call.second_word.address() % 4 != 0
         || call.word.check(1).is_err()
@@ -35,7 +39,8 @@ pub(crate) fn requeue<K: Kernel>(call: Call) -> c_long {
         set_errno(libc::EAGAIN);
         return -1;
     };
-    let here = (woken + if compares { moved } else { 0 }) as c_long;
+    // The kernel counts those that it has moved, whatever its manual says of `FUTEX_REQUEUE`.
+    let here = (woken + moved) as c_long;
     let (left_to_wake, left_to_move) = (to_wake - woken, to_move - moved);
     if left_to_wake == 0 && left_to_move == 0 {
         return here;

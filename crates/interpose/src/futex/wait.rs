@@ -52,11 +52,22 @@ fn ask_shared(word: usize, value: u32, mask: u32) -> Result<usize, c_int> {
     unsafe { kernel::call(libc::SYS_futex, arguments) }
 }
 
+/// Whether the kernel refuses this clock for a `FUTEX_WAIT`. It does, but for Linux 4.5 to 5.12.
+#[cold]
+fn refuses_clock(word: usize, operation: c_int, value: u32) -> bool {
+    let no_time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let time = (&raw const no_time) as usize;
+    let arguments = [word, operation as usize, value as usize, time, 0, 0];
+    // SAFETY: it looks at the word if that can be read, and does not wait.
+    unsafe { kernel::call(libc::SYS_futex, arguments) == Err(libc::ENOSYS) }
+}
+
 /// Whether a wait without a time is ended by nothing but a wake-up, nothing is wrong with it, and its caller runs
 /// under the default floating-point control words: as do most waits of std's locks and channels.
 #[inline(always)]
 pub(crate) fn is_plain(word: User<u32>, operation: c_int, mask: u32) -> bool {
-    is_private(operation)
+    // (The clock is of no account without a time, but the kernel refuses it for a `FUTEX_WAIT`.)
+    operation & (libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME) == libc::FUTEX_PRIVATE_FLAG
         && mask != 0
         && word.address() % 4 == 0
         && is_seen(word.address())
@@ -117,6 +128,11 @@ pub(crate) fn wait(
         let time = unsafe { time.read_seen() };
         end(operation, &time)?
     };
+    let may_be_refused =
+        command(operation) == libc::FUTEX_WAIT && operation & libc::FUTEX_CLOCK_REALTIME != 0;
+    if may_be_refused && refuses_clock(word.address(), operation, value) {
+        return Err(Wrong);
+    }
     if mask == 0 || word.address() % 4 != 0 {
         return Err(Wrong);
     }

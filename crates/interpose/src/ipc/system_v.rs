@@ -110,6 +110,11 @@ interpose! { steady anywhere
 
 /// `semtimedop` on a fiber.
 fn operate(set: c_int, operations: User<sembuf>, count: usize, timeout: User<timespec>) -> Answer {
+    let Ok(deadline) = duration::deadline(timeout) else {
+        // The kernel reports what is wrong, with the time or before it, and does nothing.
+        let arguments = [set.into(), operations.into(), count.into(), timeout.into()];
+        return sys::call(Number::SEMTIMEDOP, arguments);
+    };
     // With a timeout of zero the call does not wait, and each operation keeps its own flags.
     let mut at_once = timespec { tv_sec: 0, tv_nsec: 0 };
     let time = User::lend(&mut at_once);
@@ -133,6 +138,5 @@ fn operate(set: c_int, operations: User<sembuf>, count: usize, timeout: User<tim
         let arguments = [set.into(), operations.into(), count.into(), timeout.into()];
         return offload(|| sys::call(Number::SEMTIMEDOP, arguments)).map_err(removed);
     }
-    let deadline = duration::deadline(timeout)?;
     poll(libc::EAGAIN, true, deadline, attempt).map_err(removed)
 }

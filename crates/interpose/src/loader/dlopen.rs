@@ -7,6 +7,8 @@
 
 use std::ffi::{c_char, c_int, c_long, c_void};
 
+use carefree_context::{loader, object};
+
 use crate::call::fiber;
 use crate::call::original::Original;
 use crate::loader::lock;
@@ -37,6 +39,7 @@ fn await_turn() {
     if fiber::on_fiber() {
         lock::await_turn();
     }
+    loader::tell_call();
 }
 
 /// Looks the originals up when the program starts.
@@ -51,6 +54,9 @@ static AT_START: extern "C" fn() = {
         std::hint::black_box(carefree_dlopen as unsafe extern "C" fn());
         DLOPEN.resolve();
         DLMOPEN.resolve();
+        if !object::own().is_behind_libc() {
+            loader::tell_calls();
+        }
     }
     at_start
 };

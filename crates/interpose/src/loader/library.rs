@@ -75,6 +75,7 @@ pub extern "C" fn begins(caller: *const c_void) {
     // A fiber that parked here would leave the loader's lock held.
     without_parking(|| {
         lock::learn();
+        carefree_context::loader::tell_call();
         if let Err(error) = layout.begin(caller) {
             let text = format!(
                 "carefree: a library was loaded, and fibers that are alive may not find the initial \

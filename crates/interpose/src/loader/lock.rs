@@ -15,6 +15,10 @@
 //! `dlsym` is left alone. It takes the lock briefly, and identifies its caller in the same way. Called while
 //! another fiber waits in a constructor, it blocks the carrier until that one is done.
 //!
+//! A fiber that has the lock makes calls itself that a thread of the offload pool would make: they may need the lock
+//! (`getaddrinfo` loads libraries). And once the lock is known, the pool's threads are started without std: those of std
+//! register thread-local variables with destructors when they begin.
+//!
 //! # Which mutex it is
 //!
 //! It lies in the loader's own memory, and no symbol names it. But while a library begins, its owner is known:
@@ -31,6 +35,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use carefree_context::loader;
 use carefree_runtime::Reason;
 use carefree_runtime::clock::NEVER;
+use carefree_runtime::wait::Loader;
 
 use crate::call::user::User;
 use crate::locks::mutex::{pthread_mutex_lock, pthread_mutex_unlock};
@@ -49,7 +54,22 @@ pub(crate) fn learn() {
     }
     if let Some(address) = find() {
         LOCK.store(address as *mut _, Ordering::Release);
+        carefree_runtime::wait::set_loader(Loader { is_callers });
     }
+}
+
+/// The state of the mutex, if that is known and held: its owner is the third word.
+fn words() -> Option<[u32; WORDS]> {
+    let lock = LOCK.load(Ordering::Acquire).cast::<[u32; WORDS]>();
+    // SAFETY: the loader's mutex, once it is known; others may write to it meanwhile.
+    let words = (!lock.is_null()).then(|| unsafe { lock.read_volatile() })?;
+    (words[1] >= 1).then_some(words)
+}
+
+/// Whether the caller holds the lock. What it does by another thread might need the lock, which libc gives to its holder
+/// alone.
+fn is_callers() -> bool {
+    words().is_some_and(|words| held_by_caller().is_some_and(|ours| ours[2] == words[2]))
 }
 
 /// Whether the calling thread holds the lock: it loads or unloads a library, and may be in its constructor. To be
@@ -170,6 +190,10 @@ interpose! { steady
     /// `dlclose(3)`.
     safe fn dlclose(library: User) -> c_int {
         let _taken = take();
-        original(library)
+        loader::tell_call();
+        let result = original(library);
+        // (Its destructors may have taken long.)
+        loader::tell_call();
+        result
     }
 }

@@ -11,7 +11,9 @@ use crate::call::uninterrupted::offload;
 use crate::call::user::User;
 use crate::descriptor::{self, File};
 use crate::poll::mask::{changes_signals, wait_hosted};
-use crate::poll::several::{Wanted, Woken, collect, left, nothing_yet, or_happened, park};
+use crate::poll::several::{
+    Wanted, Woken, collect, left, nothing_yet, or_happened, park, wait_out,
+};
 use crate::time::duration::{deadline, deadline_of_millis};
 use crate::wait::readiness::{self, Form, SIGNALS};
 use crate::wait::user_op::UserOp;
@@ -114,7 +116,7 @@ fn epoll_until(
     deadline: u64,
 ) -> Answer {
     let read = u32::from(libc::POLLIN as u16);
-    let mut wanted = [Wanted { fd: epoll, events: read, place: 0, hopeless: false }];
+    let mut wanted = [Wanted::new(epoll, read, 0)];
     let op = UserOp::epoll_wait(epoll, events, most as u32);
     let file = descriptor::file(epoll);
     let is_over = || deadline != NEVER && deadline <= clock::now();
@@ -139,12 +141,16 @@ fn epoll_until(
             Err(woken) => woken,
         };
         match woken {
+            // A call with a time limit goes on until then where the instance is closed. (On a thread it still gets
+            // events, for the call holds the instance.)
+            Woken::Perhaps if wanted[0].gone => return wait_out(deadline),
             Woken::Perhaps => {}
             Woken::Late => return Ok(0),
             Woken::Failed(errno) => {
                 let look = || readiness::epoll(form, epoll, events, most, Some(0));
                 return or_happened(errno, look);
             }
+            Woken::Closed(_) if deadline != NEVER => return wait_out(deadline),
             Woken::Closed(_) => return Err(libc::EBADF),
             Woken::Unsupported => {
                 let left = left(deadline);

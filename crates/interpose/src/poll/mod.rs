@@ -4,8 +4,9 @@
 //! on one of the files, and the call is tried again. So the caller gets the kernel's own answer, and if
 //! another reader was faster, the fiber waits again.
 //!
-//! A file that is closed while a fiber waits for it is reported as not open (`POLLNVAL`, `EBADF`). On a
-//! thread, the wait would go on as if nothing had happened.
+//! A file that is closed while a fiber waits for it is reported as not open (`poll`: `POLLNVAL`, `select`: ready, as the
+//! kernel has it, `epoll_wait`: `EBADF`), by a call with a time limit only when something else ends its wait. On a
+//! thread, all would go on as if nothing had happened, and the kernel looks at the numbers again in the end.
 //!
 //! A call that changes the signal mask is made by a thread that may block: the mask is for the signals of
 //! the thread that waits.

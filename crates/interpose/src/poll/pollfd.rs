@@ -1,6 +1,6 @@
 //! `poll`, `ppoll`.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_uint};
 
 use libc::{nfds_t, pollfd, sigset_t, timespec};
 
@@ -57,18 +57,23 @@ interpose! {
     }
 }
 
+/// What `poll` reports of each file, asked or not.
+const ALWAYS: i16 = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
+
 /// `poll` until `deadline`.
 fn poll_until(form: Form, files: User<pollfd>, count: nfds_t, deadline: u64) -> Answer {
+    // The kernel takes an `unsigned int`.
+    let count = count as c_uint as usize;
     let mut wanted: Option<Vec<Wanted>> = None;
     loop {
-        let tried = readiness::poll(form, files, count as usize, Some(0));
+        let tried = readiness::poll(form, files, count, Some(0));
         if tried == Err(libc::EINTR) {
             // A signal interrupted the call though it did not wait. Signals end no fiber's calls.
             continue;
         }
         if tried == Err(libc::EFAULT) && !nothing_yet(deadline) {
             // That the array can be read but not written is reported when the wait is over.
-            files.check(count as usize)?;
+            files.check(count)?;
             return poll_elsewhere(form, files, count, deadline);
         }
         if tried != Ok(0) || nothing_yet(deadline) {
@@ -78,16 +83,16 @@ fn poll_until(form: Form, files: User<pollfd>, count: nfds_t, deadline: u64) -> 
             let of = |place| {
                 // SAFETY: the kernel has found them there, and does not ask for alignment.
                 let file = unsafe { files.after(place).read_seen() };
-                let events = u32::from(file.events as u16);
-                Wanted { fd: file.fd, events, place, hopeless: false }
+                let events = u32::from((file.events | ALWAYS) as u16);
+                Wanted::new(file.fd, events, place)
             };
-            (0..count as usize).map(of).filter(|wanted| wanted.fd >= 0).collect()
+            (0..count).map(of).filter(|wanted| wanted.fd >= 0).collect()
         });
         match park(wanted, deadline) {
             Woken::Perhaps => {}
             Woken::Late => return Ok(0),
             Woken::Failed(errno) => {
-                let look = || readiness::poll(form, files, count as usize, Some(0));
+                let look = || readiness::poll(form, files, count, Some(0));
                 return or_happened(errno, look);
             }
             Woken::Closed(places) => {
@@ -109,7 +114,7 @@ fn poll_until(form: Form, files: User<pollfd>, count: nfds_t, deadline: u64) -> 
 }
 
 /// `poll` until `deadline` by a thread that may block.
-fn poll_elsewhere(form: Form, files: User<pollfd>, count: nfds_t, deadline: u64) -> Answer {
+fn poll_elsewhere(form: Form, files: User<pollfd>, count: usize, deadline: u64) -> Answer {
     let left = left(deadline);
-    offload(|| readiness::poll(form, files, count as usize, left))
+    offload(|| readiness::poll(form, files, count, left))
 }

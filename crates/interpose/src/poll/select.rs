@@ -9,6 +9,7 @@ use libc::{sigset_t, timespec, timeval};
 
 use crate::call::answer::{Answer, answer, set_errno};
 use crate::call::memory;
+use crate::call::sys::{self, Number};
 use crate::call::uninterrupted::offload;
 use crate::call::user::User;
 use crate::poll::mask::{changes_signals, wait_hosted};
@@ -149,6 +150,16 @@ fn select_until(form: Form, count: c_int, sets: [User<libc::fd_set>; 3], deadlin
         if tried == Err(libc::EINTR) {
             continue;
         }
+        if let (Err(libc::EBADF), Some(wanted)) = (tried, &wanted) {
+            // All were there when the call began.
+            let closed = closed_of(wanted);
+            // (Or the number has another file by now.)
+            if closed.is_empty() {
+                continue;
+            }
+            let (selected, answers) = with_closed(form, most, &sets, &asked, closed, wanted)?;
+            return give(&answers).map(|()| selected);
+        }
         if tried != Ok(0) || nothing_yet(deadline) {
             let selected = tried?;
             return give(&answers).map(|()| selected);
@@ -163,7 +174,11 @@ fn select_until(form: Form, count: c_int, sets: [User<libc::fd_set>; 3], deadlin
                 let selected = or_happened(errno, look)?;
                 return give(&answers).map(|()| selected);
             }
-            Woken::Closed(_) => return Err(libc::EBADF),
+            Woken::Closed(places) => {
+                let closed = places.into_iter().map(|fd| fd as c_int).collect();
+                let (selected, answers) = with_closed(form, most, &sets, &asked, closed, wanted)?;
+                return give(&answers).map(|()| selected);
+            }
             Woken::Unsupported => {
                 let mut answers = asked.clone();
                 let left = left(deadline);
@@ -171,6 +186,59 @@ fn select_until(form: Form, count: c_int, sets: [User<libc::fd_set>; 3], deadlin
                 return give(&answers).map(|()| selected);
             }
         }
+    }
+}
+
+fn is_open(fd: c_int) -> bool {
+    sys::call(Number::FCNTL, [fd.into(), libc::F_GETFD.into()]) != Err(libc::EBADF)
+}
+
+/// Those of a call's files that are closed.
+fn closed_of(wanted: &[Wanted]) -> Vec<c_int> {
+    wanted.iter().map(|one| one.fd).filter(|fd| !is_open(*fd)).collect()
+}
+
+/// The answer where some of a call's files were closed while it waited: these are ready for all that was asked, as the
+/// kernel has it, and `select` says what the others are.
+fn with_closed(
+    form: Form,
+    most: usize,
+    given: &[User<Bits>; 3],
+    asked: &[Vec<Bits>; 3],
+    mut closed: Vec<c_int>,
+    wanted: &[Wanted],
+) -> Result<(usize, [Vec<Bits>; 3]), c_int> {
+    loop {
+        let mut answers = asked.clone();
+        let mut ready = Vec::new();
+        for (place, set) in answers.iter_mut().enumerate() {
+            for &fd in &closed {
+                let (word, bit) =
+                    (fd as usize / Bits::BITS as usize, 1 << (fd as u32 % Bits::BITS));
+                let bits = set.get_mut(word).filter(|bits| **bits & bit != 0);
+                if let Some(bits) = bits {
+                    *bits &= !bit;
+                    ready.push((place, word, bit));
+                }
+            }
+        }
+        let selected = match try_select(form, most, given, &mut answers, Some(0)) {
+            Ok(selected) => selected + ready.len(),
+            // A signal interrupted the call though it did not wait.
+            Err(libc::EINTR) => continue,
+            // Another one is closed by now.
+            Err(libc::EBADF) => {
+                closed.extend(closed_of(wanted));
+                closed.sort_unstable();
+                closed.dedup();
+                continue;
+            }
+            Err(errno) => return Err(errno),
+        };
+        for (place, word, bit) in ready {
+            answers[place][word] |= bit;
+        }
+        return Ok((selected, answers));
     }
 }
 
@@ -215,7 +283,7 @@ fn wanted_of(most: usize, sets: &[Vec<Bits>; 3]) -> Vec<Wanted> {
         events.fold(0, |sum, (_, events)| sum | u32::from(events as u16))
     };
     (0..most)
-        .map(|fd| Wanted { fd: fd as c_int, events: events_of(fd), place: fd, hopeless: false })
+        .map(|fd| Wanted::new(fd as c_int, events_of(fd), fd))
         .filter(|wanted| wanted.events != 0)
         .collect()
 }

@@ -12,6 +12,8 @@ use crate::call::answer::{Answer, interruption};
 use crate::call::host;
 use crate::descriptor::Waiter;
 use crate::time::duration;
+use crate::wait::parking::{last_try, next_look};
+use crate::wait::readiness::is_ready;
 use crate::wait::user_op::UserOp;
 
 /// Nothing was ready: whether the call is over. If it is, other fibers run first, because the caller may ask
@@ -37,13 +39,29 @@ pub(crate) struct Wanted {
     pub(crate) place: usize,
     /// The reactor cannot wait for it: it never has such events.
     pub(crate) hopeless: bool,
+    /// It was closed since the call began.
+    pub(crate) gone: bool,
+    /// What has happened on it is reported always, and the call does not wait for that: `select` for urgent data, say, on
+    /// a pipe without a writer. A reactor would report it again at once, so the file is looked at now and then.
+    pub(crate) vain: bool,
+}
+
+impl Wanted {
+    pub(crate) fn new(fd: c_int, events: u32, place: usize) -> Wanted {
+        Wanted { fd, events, place, hopeless: false, gone: false, vain: false }
+    }
+
+    /// Whether the reactor is asked about it.
+    fn is_watched(&self) -> bool {
+        !self.hopeless && !self.gone && !self.vain
+    }
 }
 
 /// How waiting for several files ended.
 pub(crate) enum Woken {
     /// Something may be ready.
     Perhaps,
-    /// The files at these places are being closed.
+    /// The files at these places are being closed, and the call has no time limit.
     Closed(Vec<usize>),
     Late,
     Failed(c_int),
@@ -52,10 +70,31 @@ pub(crate) enum Woken {
 }
 
 /// Parks until something may have happened on one of the files in `wanted`.
+///
+/// A call with a time limit goes on where one of them is closed, for the others, and looks at it in the end, as on a
+/// thread. One without might never end, for nothing holds the file that is closed: it is told.
 pub(crate) fn park(wanted: &mut [Wanted], deadline: u64) -> Woken {
-    match wanted {
-        [one] if !one.hopeless => park_on_one(one, deadline),
-        _ => park_on_several(wanted, deadline),
+    loop {
+        let look = match wanted.iter().any(|one| one.vain) {
+            true => next_look().min(deadline),
+            false => deadline,
+        };
+        let woken = match wanted {
+            [one] if one.is_watched() => park_on_one(one, look),
+            _ => park_on_several(wanted, look),
+        };
+        match woken {
+            Woken::Late if look != deadline => {
+                wanted.iter_mut().for_each(|one| one.vain = false);
+                return Woken::Perhaps;
+            }
+            Woken::Closed(places) if deadline != NEVER => {
+                let closed = wanted.iter_mut().filter(|one| places.contains(&one.place));
+                closed.for_each(|one| one.gone = true);
+            }
+            Woken::Late if wanted.iter().any(|one| one.gone) => return Woken::Perhaps,
+            woken => return woken,
+        }
     }
 }
 
@@ -70,8 +109,28 @@ fn park_on_one(one: &mut Wanted, deadline: u64) -> Woken {
         Ended::Done(result) => learn([(one, Some(result))]),
         Ended::Late => Woken::Late,
         Ended::Interrupted(why) => cut(why),
-        Ended::Pointless => Woken::Closed(vec![one.place]),
+        Ended::Pointless => closed([&*one].into_iter()),
         Ended::Unsupported => Woken::Unsupported,
+    }
+}
+
+/// What it means that these files are being closed. What has happened on one before, as by `shutdown`, ends the call.
+/// (The files are open until the caller has left their waiters.)
+fn closed<'w>(files: impl Iterator<Item = &'w Wanted> + Clone) -> Woken {
+    match files.clone().any(|one| is_ready(one.fd, one.events as i16)) {
+        true => Woken::Perhaps,
+        false => Woken::Closed(files.map(|one| one.place).collect()),
+    }
+}
+
+/// Waits until `deadline`, for no file: the answer of a call whose only file is closed.
+pub(crate) fn wait_out(deadline: u64) -> Answer {
+    loop {
+        match park(&mut [], deadline) {
+            Woken::Failed(errno) => return Err(errno),
+            Woken::Perhaps if clock::now() < deadline => {}
+            _ => return Ok(0),
+        }
     }
 }
 
@@ -82,7 +141,8 @@ pub(crate) fn collect(op: &UserOp, epoll: c_int, deadline: u64) -> Result<usize,
     let waiter = Waiter::new(epoll, &seat).ok_or_else(closed)?;
     let holds = || waiter.holds();
     let unheld = waiter.unheld();
-    match op.perform(&Wait { reason: Reason::Poll, deadline, holds: &holds, unheld }) {
+    let how = Wait { reason: Reason::Poll, deadline, holds: &holds, unheld };
+    match op.perform(&how) {
         Ended::Done(found) => usize::try_from(found).map_err(|_| match -found {
             // Others have fetched them; or a thread of the kernel's was interrupted.
             libc::EAGAIN | libc::EINTR | libc::ECANCELED => Woken::Perhaps,
@@ -90,7 +150,7 @@ pub(crate) fn collect(op: &UserOp, epoll: c_int, deadline: u64) -> Result<usize,
         }),
         Ended::Late => Err(Woken::Late),
         Ended::Interrupted(why) => Err(cut(why)),
-        Ended::Pointless => Err(closed()),
+        Ended::Pointless => last_try(op, epoll, &how).map_err(|_| closed()),
         Ended::Unsupported => Err(Woken::Unsupported),
     }
 }
@@ -116,9 +176,13 @@ fn learn<'w>(answers: impl IntoIterator<Item = (&'w mut Wanted, Option<i32>)>) -
         match result.map_or(0, |result| -result) {
             // Asked again: the file may have such events.
             0 | libc::EINTR | libc::ECANCELED => {}
+            events if events < 0 => {
+                one.vain = events.unsigned_abs() & one.events == 0;
+                happened = true;
+            }
             libc::ENOMEM | libc::ENOBUFS | libc::ENOSPC => without_memory = true,
-            errno => {
-                one.hopeless = errno > 0;
+            _ => {
+                one.hopeless = true;
                 happened = true;
             }
         }
@@ -130,34 +194,37 @@ fn park_on_several(wanted: &mut [Wanted], deadline: u64) -> Woken {
     let seats: Vec<_> = wanted.iter().map(|_| Seat::new()).collect();
     let mut waiters = Vec::with_capacity(wanted.len());
     let mut ops = Vec::with_capacity(wanted.len());
-    let mut closed = Vec::new();
-    for (one, seat) in wanted.iter().zip(&seats) {
+    let mut late = Vec::new();
+    for (one, seat) in wanted.iter().zip(&seats).filter(|(one, _)| !one.gone) {
         match Waiter::new(one.fd, seat) {
             Some(waiter) => waiters.push(waiter),
-            None => closed.push(one.place),
+            None => late.push(one.place),
         }
-        if !one.hopeless {
+        if one.is_watched() {
             ops.push(Op::Poll { fd: one.fd, events: one.events });
         }
     }
-    if !closed.is_empty() {
-        return Woken::Closed(closed);
+    if !late.is_empty() {
+        return Woken::Closed(late);
     }
     let holds = || waiters.iter().all(Waiter::holds);
     let unheld = waiters.iter().any(Waiter::unheld);
+    // A call that names no file sleeps.
+    let deadline = if ops.is_empty() { clock::some_time(deadline) } else { deadline };
     let how = Wait { reason: Reason::Poll, deadline, holds: &holds, unheld };
     let mut results = Vec::new();
     // SAFETY: they point to nothing.
     match unsafe { operation::perform_any(&ops, &how, &mut results) } {
         Ended::Done(_) => {
-            let submitted = wanted.iter_mut().filter(|one| !one.hopeless);
+            let submitted = wanted.iter_mut().filter(|one| one.is_watched());
             learn(submitted.zip(results))
         }
         Ended::Late => Woken::Late,
         Ended::Interrupted(why) => cut(why),
         Ended::Pointless => {
-            let closed = (wanted.iter().zip(&waiters)).filter(|(_, waiter)| !waiter.holds());
-            Woken::Closed(closed.map(|(one, _)| one.place).collect())
+            let there = wanted.iter().filter(|one| !one.gone).zip(&waiters);
+            let closing = there.filter(|(_, waiter)| !waiter.holds()).map(|(one, _)| one);
+            closed(closing)
         }
         Ended::Unsupported => Woken::Unsupported,
     }

@@ -132,6 +132,10 @@ fn is_connecting(fd: c_int) -> bool {
     tcp_state(fd) == Some(SYN_SENT)
 }
 
+fn is_tcp(fd: c_int) -> bool {
+    tcp_state(fd).is_some()
+}
+
 /// The state of a socket of TCP.
 fn tcp_state(fd: c_int) -> Option<u8> {
     let mut state = 0u8;
@@ -150,6 +154,9 @@ fn late(was_connecting: bool) -> c_int {
 }
 
 /// Connects where the reactor can only wait for a connection that was begun.
+///
+/// Another `connect` tells how TCP's attempt has ended. Of other families it would begin a new attempt (`AF_VSOCK`), or say
+/// only that the first one is over (Bluetooth): they tell the result by `SO_ERROR`.
 #[cold]
 fn connect_in_steps(fd: c_int, address: User<sockaddr>, length: socklen_t) -> Answer {
     static QUEUES: Polled = Polled::new();
@@ -158,6 +165,9 @@ fn connect_in_steps(fd: c_int, address: User<sockaddr>, length: socklen_t) -> An
     let mut was_connecting = None;
     loop {
         match begin() {
+            Err(libc::EISCONN | libc::EBADFD) if was_connecting == Some(false) && !is_tcp(fd) => {
+                return Ok(0);
+            }
             Err(errno @ (libc::EINPROGRESS | libc::EALREADY)) => {
                 was_connecting.get_or_insert(errno == libc::EALREADY);
             }
@@ -171,10 +181,15 @@ fn connect_in_steps(fd: c_int, address: User<sockaddr>, length: socklen_t) -> An
             answer => return answer,
         }
         let writable = UserOp::poll(fd, libc::POLLOUT);
-        let on = On { fd, reason: Reason::Connect, limit: Some(Limit::Send) };
-        match parking::perform(&writable, on) {
-            // Another call tells the result.
-            Parked::Answered(Ok(_)) => {}
+        // `AF_VSOCK` has a limit of its own in place of the one on sending, and heeds it itself.
+        let is_limited = option(fd, libc::SO_DOMAIN) != Ok(libc::AF_VSOCK);
+        let limit = is_limited.then_some(Limit::Send);
+        match parking::perform(&writable, On { fd, reason: Reason::Connect, limit }) {
+            Parked::Answered(Ok(_)) if is_tcp(fd) => {}
+            Parked::Answered(Ok(_)) => match option(fd, libc::SO_ERROR)? {
+                0 => {}
+                errno => return Err(errno),
+            },
             Parked::Answered(Err(errno)) => return Err(errno),
             Parked::Late => return Err(late(was_connecting == Some(true))),
             Parked::Unsupported => {

@@ -1,7 +1,8 @@
 //! `recvmmsg` and `sendmmsg`: several messages by one call.
 //!
 //! One system call moves the messages that need not wait; then the fiber waits for the next message as
-//! `recvmsg` and `sendmsg` do.
+//! `recvmsg` and `sendmsg` do. (With `MSG_WAITALL` on a stream, what need not wait may be a part of a message, so
+//! each is received for itself.)
 
 use std::ffi::{c_int, c_uint};
 use std::mem;
@@ -16,10 +17,11 @@ use crate::call::user::User;
 use crate::descriptor;
 use crate::descriptor::option::option;
 use crate::descriptor::{Limit, blocking};
-use crate::socket::flags::{heeded, never_waits};
+use crate::socket::flags::{heeded, never_waits, wants_all, with_waitall};
 use crate::socket::message::Message;
 use crate::socket::receive_message::receive_message;
 use crate::socket::send::transmit_message;
+use crate::socket::send_rest::transmit_rest;
 use crate::time::duration;
 use crate::wait::multi_step::MultiStep;
 use crate::wait::parking::{self, On, Parked};
@@ -84,6 +86,11 @@ fn receive_messages(
         let arguments = [fd.into(), messages.into(), count.into(), flags.into(), timeout.into()];
         return sys::call(Number::RECVMMSG, arguments);
     }
+    let flags = with_waitall(fd, flags);
+    if wants_all(flags) {
+        // A call for no messages fails with the error that was there before, as one for several does first.
+        at_once(Number::RECVMMSG, fd, messages, 0, flags)?;
+    }
     let seat = Seat::new();
     let mut steps = MultiStep::new(fd, &seat);
     let mut got = 0;
@@ -94,7 +101,11 @@ fn receive_messages(
         let (rest, left) = (messages.after(got), count - got);
         // A timeout is checked after each message.
         let most = if timeout.is_null() { left } else { left.min(1) };
-        let tried = at_once(Number::RECVMMSG, fd, rest, most, flags);
+        let tried = match wants_all(flags) && (got == 0 || !of_one) {
+            // Not tried: it might be a part of a message.
+            true => Err(libc::EAGAIN),
+            false => at_once(Number::RECVMMSG, fd, rest, most, flags),
+        };
         let answer = match tried {
             // Another receiver was faster; or the socket is shut down, which for datagrams is told only to a
             // call that waits.
@@ -274,14 +285,11 @@ unsafe fn transmit_end(
     if sent as usize >= buffers.left() {
         return true;
     }
-    if !steps.go_on() {
-        return false;
-    }
     buffers.advance(sent as usize);
     // SAFETY: `buffers` stays as it is until the message was sent.
     unsafe { rest.set_buffers(&buffers) };
     rest.only_bytes();
-    let Ok(more) = transmit_message(fd, rest.lend(), flags, steps) else { return false };
+    let Ok(more) = transmit_rest(fd, rest, flags, true, steps) else { return false };
     // SAFETY: the kernel has written there for the first part.
     unsafe { length.write_seen(sent + more as c_uint) };
     more >= buffers.left()

@@ -110,41 +110,45 @@ pub(crate) fn receive_message(
     }
     if wants_all(flags) {
         // Not tried: what a try received would have to be joined with the rest.
-        let header = of_message(message)?.0;
+        let room = of_message(message)?.0.msg_controllen;
         ask_what_is_wrong(fd)?;
         // Only the kernel knows where a mark of urgent data ends a part.
         if is_urgent(fd) {
             return steps.offload(|| plain_message(number, fd, message, flags));
         }
-        if header.msg_controllen > 0 {
-            return receive_all_with_control(fd, message, flags, steps);
+        let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
+        let deadline = parking::deadline(fd, on.limit);
+        // (Files end a part also if there is no room for them.)
+        let ends_by_control = room > 0 || resume::takes_error(fd);
+        return match ends_by_control && !brings_files_alone(fd) {
+            true => receive_all_elsewhere(on, message, flags, deadline, steps),
+            false => receive_all(fd, message, flags, 0, deadline, steps),
+        };
+    }
+    let buffers = if is_worth_a_try(file, fd) {
+        let tried = plain_message(number, fd, message, flags | libc::MSG_DONTWAIT);
+        if let Some(file) = file {
+            file.tried(tried != Err(libc::EAGAIN));
+        }
+        if tried != Err(libc::EAGAIN) {
+            return tried;
+        }
+        // SAFETY: the kernel has found all of it readable.
+        unsafe {
+            let mut all = Message::copied(message).buffers();
+            all.seen();
+            all
         }
     } else {
-        let buffers = if is_worth_a_try(file, fd) {
-            let tried = plain_message(number, fd, message, flags | libc::MSG_DONTWAIT);
-            if let Some(file) = file {
-                file.tried(tried != Err(libc::EAGAIN));
-            }
-            if tried != Err(libc::EAGAIN) {
-                return tried;
-            }
-            // SAFETY: the kernel has found all of it readable.
-            unsafe {
-                let mut all = Message::copied(message).buffers();
-                all.seen();
-                all
-            }
-        } else {
-            // A reactor may report what is wrong with it only when data has come.
-            of_message(message)?.1
-        };
-        let waits_apart = match buffers.left() {
-            0 => waits_for_nothing(fd),
-            length => low_water::is_above(fd, length),
-        };
-        if waits_apart {
-            return steps.offload(|| plain_message(number, fd, message, flags));
-        }
+        // A reactor may report what is wrong with it only when data has come.
+        of_message(message)?.1
+    };
+    let waits_apart = match buffers.left() {
+        0 => waits_for_nothing(fd),
+        length => low_water::is_above(fd, length),
+    };
+    if waits_apart {
+        return steps.offload(|| plain_message(number, fd, message, flags));
     }
     if !blocking(file, fd) {
         return plain_message(number, fd, message, flags);
@@ -152,19 +156,9 @@ pub(crate) fn receive_message(
     let op = UserOp::receive_message(fd, message, flags);
     let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
     let deadline = parking::deadline(fd, on.limit);
-    if wants_all(flags) && !resume::takes_error(fd) {
-        return receive_all(fd, message, flags, 0, deadline, steps);
-    }
     match parking::perform_until(&op, on, deadline) {
         // Less than `SO_RCVLOWAT` may be there, which the kernel returns when the time is up.
         Parked::Late => plain_message(number, fd, message, flags | libc::MSG_DONTWAIT),
-        Parked::Unsupported if wants_all(flags) => {
-            receive_all(fd, message, flags, 0, deadline, steps)
-        }
-        // A reactor may end with a part: io_uring before Linux 5.19 does.
-        Parked::Answered(Ok(got)) if wants_all(flags) && got != 0 => {
-            receive_all(fd, message, flags, got, deadline, steps)
-        }
         Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
             steps.offload(|| plain_message(number, fd, message, flags))
         }
@@ -172,21 +166,17 @@ pub(crate) fn receive_message(
     }
 }
 
-/// `recvmsg` with `MSG_WAITALL` and room for control data.
+/// `recvmsg` with `MSG_WAITALL` where control data may end a part, and only the kernel knows where. So a thread
+/// makes the call, but not before there is something to receive: until then signals and cancellation end the wait.
 #[cold]
-fn receive_all_with_control(
-    fd: c_int,
+fn receive_all_elsewhere(
+    on: On,
     message: User<msghdr>,
     flags: c_int,
+    deadline: u64,
     steps: &mut MultiStep,
 ) -> Answer {
-    let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
-    let deadline = parking::deadline(fd, on.limit);
-    if brings_files_alone(fd) {
-        return receive_all(fd, message, flags, 0, deadline, steps);
-    }
-    // Only the kernel knows where other control data ends a part. So a thread makes the call, but not before there is
-    // something to receive: until then signals and cancellation end the wait.
+    let fd = on.fd;
     let came = parking::perform_until(&UserOp::poll(fd, resume::NEWS), on, deadline);
     match came {
         Parked::Late => Err(libc::EAGAIN),
@@ -200,7 +190,7 @@ fn receive_all_with_control(
 
 /// Whether the control data of the stream `fd` is files and nothing else: those end a part, which the data itself shows.
 /// (A part also ends where another process has sent what comes next, if the socket tells of that.)
-fn brings_files_alone(fd: c_int) -> bool {
+pub(crate) fn brings_files_alone(fd: c_int) -> bool {
     const SO_PASSPIDFD: c_int = 76;
     let tells = |what| option(fd, what).is_ok_and(|told| told != 0);
     resume::takes_error(fd)

@@ -49,9 +49,12 @@ pub(crate) fn transmit_rest(
         let silent = flags | libc::MSG_NOSIGNAL;
         let op = UserOp::send_message(fd, rest.lend(), silent);
         let on = On { fd, reason: Reason::Write, limit: Some(Limit::Send) };
-        let parked = match begun || sent > 0 {
-            true => resume::send_more(on, rest.lend(), silent, deadline),
-            false => parking::perform_sending(&op, on, deadline),
+        let parked = if begun || sent > 0 {
+            resume::send_more(on, rest.lend(), silent, deadline)
+        } else if readiness::is_half_closed(fd) {
+            resume::send_when_ready(on, rest.lend(), silent, deadline)
+        } else {
+            parking::perform_sending(&op, on, deadline)
         };
         let answer = match parked {
             Parked::Late => Err(libc::EAGAIN),

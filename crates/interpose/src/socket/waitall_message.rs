@@ -10,9 +10,10 @@ use crate::call::buffers::Buffers;
 use crate::call::sys::Number;
 use crate::call::user::User;
 use crate::descriptor::Limit;
+use crate::socket::flags::is_urgent;
 use crate::socket::message::Message;
 use crate::socket::plain::plain_message;
-use crate::socket::resume;
+use crate::socket::resume::{self, is_at_mark};
 use crate::wait::multi_step::MultiStep;
 use crate::wait::parking::{self, On, Parked};
 use crate::wait::user_op::UserOp;
@@ -28,7 +29,7 @@ pub(crate) fn receive_all(
     deadline: u64,
     steps: &mut MultiStep,
 ) -> Answer {
-    // Such a call is not tried, so the kernel has not read the header yet.
+    // Such a call is not tried as a rule, so the kernel may not have read the header yet.
     message.check(1)?;
     // SAFETY: just found.
     let mut part = unsafe { Message::copied(message) };
@@ -38,13 +39,13 @@ pub(crate) fn receive_all(
     let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
     let takes_error = resume::takes_error(fd);
     let room = header.msg_controllen;
-    // It also ends if files came along, or were to for which there is no room. (On other sockets it is other control
-    // data, and the flag is about that.)
+    // It also ends if files came along, or were to for which there is no room. (Other control data does not come here:
+    // see `brings_files_alone`.)
     let had_files = |part: &msghdr| {
         takes_error && (part.msg_controllen > 0 || part.msg_flags & libc::MSG_CTRUNC != 0)
     };
     if got > 0 {
-        let is_over = got >= buffers.left() || had_files(&header);
+        let is_over = got >= buffers.left() || had_files(&header) || takes_error && is_at_mark(fd);
         if is_over || !steps.go_on() {
             return Ok(got);
         }
@@ -54,9 +55,11 @@ pub(crate) fn receive_all(
     loop {
         let each = flags & !libc::MSG_WAITALL;
         let op = UserOp::receive_message(fd, part.lend(), each);
-        let parked = match got > 0 && !takes_error {
-            true => resume::receive_more(on, part.lend(), flags, deadline),
-            false => parking::perform_until(&op, on, deadline),
+        let parked = match got > 0 {
+            true if !takes_error => resume::receive_more(on, part.lend(), flags, deadline),
+            // Only the kernel knows where a mark of urgent data ends a part.
+            true if is_urgent(fd) => Parked::Unsupported,
+            _ => parking::perform_until(&op, on, deadline),
         };
         let answer = match parked {
             Parked::Answered(Err(libc::EAGAIN)) | Parked::Unsupported => {
@@ -81,6 +84,7 @@ pub(crate) fn receive_all(
                 if more != 0
                     && more < buffers.left()
                     && !had_files(part.header())
+                    && !(takes_error && is_at_mark(fd))
                     && steps.go_on() =>
             {
                 got += more;

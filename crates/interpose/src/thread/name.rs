@@ -112,7 +112,15 @@ interpose! { steady
                 }
             }),
             (libc::PR_GET_NAME, Some(name)) => a.cast::<KernelName>().write(name),
-            _ => return original(option, a, b, c, d),
+            _ => {
+                // What it concerns may be the calling thread alone.
+                let given = [a, b, c, d].map(User::address);
+                let arguments = [option as usize, given[0], given[1], given[2], given[3], 0];
+                // SAFETY: the program makes this call, with these arguments, and vouches for it.
+                let hosted = host::get()
+                    .and_then(|host| unsafe { (host.call)(libc::SYS_prctl, arguments) });
+                return hosted.map_or_else(|| original(option, a, b, c, d), |told| told as c_int);
+            }
         };
         answer(done.map(|()| 0)) as c_int
     }

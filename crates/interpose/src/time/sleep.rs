@@ -35,7 +35,7 @@ fn sleep_for(nanos: u64) -> bool {
         carefree_runtime::yield_now();
         return false;
     }
-    let deadline = duration::from_now(nanos);
+    let deadline = clock::some_time(duration::from_now(nanos));
     loop {
         let outcome = wait::sleep_until(deadline, Reason::Sleep);
         if outcome != Outcome::Cancelled || !host::is_hosted() {

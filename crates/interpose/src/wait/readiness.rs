@@ -165,6 +165,11 @@ pub(crate) fn is_hung_up(fd: c_int) -> bool {
     look(fd, 0).is_ok_and(|there| there & libc::POLLHUP != 0)
 }
 
+/// Whether the peer has closed its direction of the connection `fd`.
+pub(crate) fn is_half_closed(fd: c_int) -> bool {
+    look(fd, libc::POLLRDHUP).is_ok_and(|there| there & libc::POLLRDHUP != 0)
+}
+
 /// Which of `events` have occurred, and errors.
 pub(crate) fn look(fd: c_int, events: i16) -> Result<i16, c_int> {
     let mut file = pollfd { fd, events, revents: 0 };

@@ -114,6 +114,19 @@ impl<'u> UserOp<'u> {
         &self.0
     }
 
+    /// What its file has to be ready for, if it receives, sends or fetches events.
+    pub(crate) fn events(&self) -> Option<i16> {
+        use Op::{Accept, EpollWait, Read, ReadVectored, Receive, ReceiveMessage};
+        use Op::{Send, SendMessage, Write, WriteVectored};
+        match self.0 {
+            Read { .. } | ReadVectored { .. } | Receive { .. } => Some(libc::POLLIN),
+            ReceiveMessage { .. } | Accept { .. } | EpollWait { .. } => Some(libc::POLLIN),
+            Send { .. } | SendMessage { .. } => Some(libc::POLLOUT),
+            Write { .. } | WriteVectored { .. } => Some(libc::POLLOUT),
+            _ => None,
+        }
+    }
+
     /// Parks the calling fiber until the kernel has done it, or the wait ends.
     #[inline(always)]
     pub(crate) fn perform(&self, how: &Wait<'_>) -> Ended {

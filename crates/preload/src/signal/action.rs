@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 use std::ptr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use carefree_runtime::hosted;
 use libc::sighandler_t;
@@ -20,19 +20,27 @@ use crate::thread::record::{self, set_errno};
 pub(crate) fn prepare() {
     raised::prepare();
     for (signal, _) in FAULTS {
-        // SAFETY: zeros are an action, of which the handler and the flags are set; the handler is of the type
-        // that they say.
+        // SAFETY: zeros are an action, which is overwritten.
         unsafe {
             let mut found = std::mem::zeroed::<libc::sigaction>();
             sigaction(signal, ptr::null(), &raw mut found);
             if found.sa_sigaction == libc::SIG_DFL {
-                let mut action = std::mem::zeroed::<libc::sigaction>();
-                action.sa_sigaction = crash::on_crash as *const () as usize;
-                action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+                let action = crash::action();
                 sigaction(signal, &raw const action, ptr::null_mut());
             }
         }
     }
+    TELLS_CRASHES.store(true, Ordering::Relaxed);
+}
+
+/// Whether [`prepare`] was called, once the program has fibers.
+static TELLS_CRASHES: AtomicBool = AtomicBool::new(false);
+
+/// What the kernel is to be given where the program asks for the default action of a fault.
+fn crash_in_place_of(signal: c_int, action: &libc::sigaction) -> Option<libc::sigaction> {
+    let is_default = action.sa_sigaction == libc::SIG_DFL && is_fault(signal);
+    let tells = || TELLS_CRASHES.load(Ordering::Relaxed) && !beside::is_child();
+    (is_default && tells()).then(crash::action)
 }
 
 /// `signal` and its kin, by `sigaction`: what the program is told of the handler before.
@@ -147,8 +155,10 @@ stand_in! {
             }
             // (What is kept is asked for first: it may be replaced.)
             let kept = fault::kept(signal);
-            let ours = action.as_ref().filter(|action| !crash::is_ours(action.sa_sigaction));
-            let ours = ours.and_then(|action| fault::stand_in_for(signal, action));
+            let theirs = action.as_ref().filter(|action| !crash::is_ours(action.sa_sigaction));
+            let ours = theirs.and_then(|action| {
+                fault::stand_in_for(signal, action).or_else(|| crash_in_place_of(signal, action))
+            });
             let done = next(signal, ours.as_ref().map_or(action, ptr::from_ref), before);
             if done == 0 && action.as_ref().is_some_and(|to| ignores(signal, to.sa_sigaction)) {
                 discard(signal);

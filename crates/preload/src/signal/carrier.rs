@@ -246,7 +246,7 @@ unsafe extern "C-unwind" fn on_signal(_: c_int, info: *mut siginfo_t, context: *
     let open = !record.mask.load(Ordering::SeqCst);
     if record.pending.set() & open != 0 || ends_anywhere() {
         let_through();
-        deliver::handle_all(record, Some(context.cast()));
+        deliver::handle_all(record, Some(context.cast()), None);
         if ends_anywhere() {
             test_cancel();
         }

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use carefree_runtime::Reason;
 use carefree_runtime::hosted::{self, Held, HostedThread};
@@ -13,21 +13,23 @@ use crate::signal::handler::carefree_call_handler;
 use crate::signal::set::{UNBLOCKABLE, act_by_default, action, bit, ignores, is_ignored};
 use crate::signal::{alternate, beside, post};
 use crate::thread::record::{self, Alternate, Record};
-use crate::thread::{ends_anywhere, test_cancel};
+use crate::thread::{ends_anywhere, leave_syscall, resume_syscall, test_cancel};
 
 /// What came of the signals that were handled.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Handled {
-    /// Handlers that were called.
-    pub(crate) handlers: u32,
-    /// Of these, those after which calls are begun again.
-    pub(crate) restarting: u32,
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Handled {
+    /// No handler was called.
+    None,
+    /// Handlers were called, and the first signal's action says that calls are begun again: as in the kernel, it decides.
+    Restarting,
+    /// The first signal's action says that calls end.
+    Ending,
 }
 
 /// Handles the signals that have come for the calling hosted thread and that it does not block.
 pub(crate) fn handle() {
     if let Some((_, record)) = record::current() {
-        handle_all(record, None);
+        handle_all(record, None, None);
     }
 }
 
@@ -39,9 +41,14 @@ pub(crate) unsafe extern "C-unwind" fn amid_call() {
     }
 }
 
-/// [`handle`], with what the kernel has saved of the thread where a signal has interrupted it.
-pub(crate) fn handle_all(record: &Record, context: Option<*mut c_void>) -> Handled {
-    let mut handled = Handled::default();
+/// [`handle`], with what the kernel has saved of the thread where a signal has interrupted it; and the mask that is in force
+/// after the first handler, if it is another one than now.
+pub(crate) fn handle_all(
+    record: &Record,
+    context: Option<*mut c_void>,
+    mut own_mask: Option<u64>,
+) -> Handled {
+    let mut handled = Handled::None;
     if record.holds.load(Ordering::Relaxed)
         || record.pending.set() & !record.mask.load(Ordering::SeqCst) == 0
         || beside::is_child()
@@ -55,10 +62,12 @@ pub(crate) fn handle_all(record: &Record, context: Option<*mut c_void>) -> Handl
             handler if ignores(signal, handler) => {}
             libc::SIG_DFL => act_by_default(signal),
             _ => {
-                handled.handlers += 1;
-                handled.restarting += u32::from(action.sa_flags & libc::SA_RESTART != 0);
+                if handled == Handled::None {
+                    let restarts = action.sa_flags & libc::SA_RESTART != 0;
+                    handled = if restarts { Handled::Restarting } else { Handled::Ending };
+                }
                 // SAFETY: the program's handler for this signal.
-                unsafe { call(record, info, &action, context, false) };
+                unsafe { call(record, info, &action, context, own_mask.take(), false) };
             }
         }
     }
@@ -86,7 +95,8 @@ impl Return {
     }
 }
 
-/// Calls a handler. If it `is_there`, the caller runs on the stack on which the handler is to run.
+/// Calls a handler, after which `own_mask` is in force, or the present one. If it `is_there`, the caller runs on the
+/// stack on which the handler is to run.
 ///
 /// # Safety
 /// `action` is the program's for the signal.
@@ -95,6 +105,7 @@ pub(super) unsafe fn call(
     mut info: siginfo_t,
     action: &libc::sigaction,
     context: Option<*mut c_void>,
+    own_mask: Option<u64>,
     is_there: bool,
 ) {
     let signal = info.si_signo;
@@ -105,11 +116,17 @@ pub(super) unsafe fn call(
         unsafe { libc::sigaction(signal, &raw const reset, ptr::null_mut()) };
     }
     let before = record.mask.load(Ordering::SeqCst);
-    let mut after = Return { mask: before, alternate: *record.alternate.lock() };
+    let mut after =
+        Return { mask: own_mask.unwrap_or(before), alternate: *record.alternate.lock() };
     // SAFETY: the kernel uses 8 bytes of a set.
     let with = unsafe { (&raw const action.sa_mask).cast::<u64>().read() };
     let own = if action.sa_flags & libc::SA_NODEFER == 0 { bit(signal) } else { 0 };
     record.mask.store(before | with | own, Ordering::SeqCst);
+    if !is_there {
+        // The kernel prepares a call of each handler that is due, the lowest signal's first, and then lets the thread go
+        // on: in the handler that was prepared last.
+        handle_all(record, None, None);
+    }
     let on_alternate = action.sa_flags & libc::SA_ONSTACK != 0;
     let end = match (on_alternate, is_there) {
         (true, false) => alternate::enter(record),
@@ -121,6 +138,7 @@ pub(super) unsafe fn call(
     };
     // SAFETY: the address of the caller's variable.
     let errno = unsafe { *libc::__errno_location() };
+    let left = hosted::current().filter(|me| leave_syscall(*me, record));
     // SAFETY: the program's handler, which takes these, or the signal alone, as its flags say. The alternate stack
     // is the thread's own, and nothing runs there.
     unsafe {
@@ -142,6 +160,9 @@ pub(super) unsafe fn call(
         }
         // Asked for anew: the thread may be on another carrier.
         *libc::__errno_location() = errno;
+    }
+    if let Some(me) = left {
+        resume_syscall(me, record);
     }
     // (One that the kernel would not take is left out, as the kernel does.)
     let _ = alternate::set(record, &after.alternate.0);
@@ -170,17 +191,18 @@ pub(crate) unsafe extern "C-unwind" fn after_call(interrupted: bool, cancels: bo
     let Some((me, record)) = record::current() else { return false };
     // Taken before handlers are called: they may wait as well, and be interrupted.
     let waited_for = me.take_cut();
-    let handled = handle_all(record, None);
+    let handled = handle_all(record, None, None);
     if cancels || ends_anywhere() {
         test_cancel();
     }
-    if !interrupted || handled.handlers > handled.restarting {
+    if !interrupted {
         return false;
     }
-    // (Without a handler it was interrupted for nothing: another call has taken the signal meanwhile.)
-    let is_begun_again = match handled.handlers {
-        0 => waited_for != Reason::NotStarted,
-        _ => is_begun_again(waited_for),
+    let is_begun_again = match handled {
+        // It was interrupted for nothing: another call has taken the signal meanwhile.
+        Handled::None => waited_for != Reason::NotStarted,
+        Handled::Restarting => is_begun_again(waited_for),
+        Handled::Ending => false,
     };
     is_begun_again && !me.is_cancelled()
 }
@@ -218,7 +240,7 @@ pub(crate) fn deliver(thread: HostedThread, info: siginfo_t) -> bool {
 /// them sees what the other has done, and passes the signal on.
 pub(crate) fn deliver_to_any(mut info: siginfo_t) -> bool {
     let own = bit(info.si_signo);
-    while let Some(thread) = receiver(info.si_signo) {
+    while let Some(thread) = user_of_time(&info).or_else(|| receiver(info.si_signo)) {
         let record = record::of(*thread);
         // (If the thread ends just now, its queue is closed, and the next look leaves it out.)
         if record.pending.push(info, true) {
@@ -247,9 +269,37 @@ pub(crate) fn deliver_to_any(mut info: siginfo_t) -> bool {
 
 /// A thread that does not block a signal: the first one, if that does not.
 pub(crate) fn receiver(signal: c_int) -> Option<Held> {
+    hosted::find_where(|thread| takes(thread, signal))
+}
+
+fn takes(thread: HostedThread, signal: c_int) -> bool {
+    let record = record::of(thread);
+    record.mask.load(Ordering::SeqCst) & bit(signal) == 0 && !record.pending.is_closed()
+}
+
+/// For a signal that a profiler has for processor time that the process has used: a thread that uses some. The kernel has
+/// the signal handled by the thread that is just running. Here, those that run take turns.
+fn user_of_time(info: &siginfo_t) -> Option<Held> {
+    const BY_KERNEL: [c_int; 2] = [libc::SI_KERNEL, libc::SI_TIMER];
+    const FOR_TIME: [c_int; 2] = [libc::SIGPROF, libc::SIGVTALRM];
+    static TURN: AtomicUsize = AtomicUsize::new(0);
+    let signal = info.si_signo;
+    if !FOR_TIME.contains(&signal) || !BY_KERNEL.contains(&info.si_code) {
+        return None;
+    }
+    let runs = |thread: HostedThread| thread.reason() == Reason::Runs && takes(thread, signal);
+    let mut running = 0;
+    let _ = hosted::find_where(|thread| {
+        running += usize::from(runs(thread));
+        false
+    });
+    let mut left = TURN.fetch_add(1, Ordering::Relaxed).checked_rem(running)?;
     hosted::find_where(|thread| {
-        let record = record::of(thread);
-        record.mask.load(Ordering::SeqCst) & bit(signal) == 0 && !record.pending.is_closed()
+        if !runs(thread) {
+            return false;
+        }
+        left = left.wrapping_sub(1);
+        left == usize::MAX
     })
 }
 
@@ -266,7 +316,7 @@ pub(crate) fn pass_on(record: &Record, of: u64) {
 pub(crate) fn end(record: &Record) {
     loop {
         let mask = record.mask.load(Ordering::SeqCst);
-        handle_all(record, None);
+        handle_all(record, None, None);
         if record.pending.close(mask) {
             break;
         }

@@ -229,7 +229,7 @@ unsafe fn call(
         // The kernel has the handler's mask in force; all carriers have this one.
         let carriers = (&raw const (*context).uc_sigmask).cast::<u64>().read();
         change_kernels(libc::SIG_SETMASK, Some(carriers));
-        deliver::call(record, *info, action, Some(context.cast()), is_there);
+        deliver::call(record, *info, action, Some(context.cast()), None, is_there);
         // The thread may be on another carrier than before. What the kernel puts in force must be that one's.
         (*context).uc_stack = alternate::kernels();
     }

@@ -122,6 +122,9 @@ pub(crate) fn for_program() -> Option<u64> {
 /// go on on another carrier, whose mask the kernel would change at the handler's end in place of this one's.
 pub(crate) fn for_child<T>(f: impl FnOnce() -> T) -> T {
     let Some(mask) = for_program() else { return f() };
+    if let Some((_, record)) = record::current() {
+        record.settings.before_program();
+    }
     let call = || {
         let before = change_kernels(libc::SIG_SETMASK, Some(mask));
         let result = f();
@@ -204,4 +207,39 @@ stand_in! {
         }
         asked
     }
+
+    /// `sigblock(3)`, which like the two below knows 32 signals.
+    fn sigblock(set: c_int) -> c_int {
+        match record::current() {
+            Some(_) => change_first(libc::SIG_BLOCK, set),
+            // SAFETY: takes any number.
+            None => unsafe { next(set) },
+        }
+    }
+
+    /// `sigsetmask(3)`.
+    fn sigsetmask(set: c_int) -> c_int {
+        match record::current() {
+            Some(_) => change_first(libc::SIG_SETMASK, set),
+            // SAFETY: takes any number.
+            None => unsafe { next(set) },
+        }
+    }
+
+    /// `siggetmask(3)`.
+    fn siggetmask() -> c_int {
+        match record::current() {
+            Some(_) => change_first(libc::SIG_BLOCK, 0),
+            // SAFETY: takes nothing.
+            None => unsafe { next() },
+        }
+    }
+}
+
+/// Changes the mask of the calling hosted thread by one of the first 32 signals; returns those of them that it blocked.
+fn change_first(how: c_int, set: c_int) -> c_int {
+    let (set, mut before) = (u64::from(set as u32), 0);
+    // SAFETY: two sets.
+    unsafe { change(how, &raw const set, &raw mut before) };
+    before as c_int
 }

@@ -87,6 +87,17 @@ stand_in! {
         }
     }
 
+    /// `sigpause(3)` of BSD: with a mask of 32 signals.
+    fn sigpause(set: c_int) -> c_int {
+        if record::current().is_none() {
+            // SAFETY: the caller's argument.
+            return unsafe { next(set) };
+        }
+        suspend(Some(u64::from(set as u32)));
+        set_errno(libc::EINTR);
+        -1
+    }
+
     /// `sigpause(3)` of X/Open: with one signal less blocked.
     fn __xpg_sigpause(signal: c_int) -> c_int {
         let Some((_, record)) = record::current() else {
@@ -124,16 +135,18 @@ pub(crate) fn suspend(with: Option<u64>) {
     }
     let key = std::ptr::from_ref(&record.pending) as usize;
     loop {
-        let Handled { handlers, .. } = handle_all(record, None);
-        if handlers > 0 || me.is_cancelled() {
+        let has_handled = handle_all(record, None, Some(own)) != Handled::None;
+        if has_handled || me.is_cancelled() {
             // Whatever a handler has waited for, this wait is not begun again.
             me.take_cut();
+            if !has_handled {
+                mask::replace(record, own);
+            }
             break;
         }
         let nothing = || record.pending.set() & !record.mask.load(Ordering::SeqCst) == 0;
         wait::park(key, nothing, Reason::Signal, Until::WOKEN);
     }
-    mask::replace(record, own);
     test_cancel();
 }
 
@@ -155,6 +168,7 @@ pub(crate) fn wait_with_mask(
     // Calls that the wait is made of handle no signals: only here it is known that a handler has run.
     record.holds.store(true, Ordering::Relaxed);
     mask::replace_only(record, with);
+    let mut has_handled = false;
     let waited = loop {
         // (What comes from now on interrupts the wait: the dispatcher looks until it is handled.)
         let may_wait = record.pending.set() & !record.mask.load(Ordering::SeqCst) == 0;
@@ -163,8 +177,8 @@ pub(crate) fn wait_with_mask(
             break waited;
         }
         record.holds.store(false, Ordering::Relaxed);
-        let Handled { handlers, .. } = handle_all(record, None);
-        if handlers > 0 || me.is_cancelled() {
+        has_handled = handle_all(record, None, Some(own)) != Handled::None;
+        if has_handled || me.is_cancelled() {
             // Whatever a handler has waited for, this wait is not begun again.
             me.take_cut();
             break Err(libc::EINTR);
@@ -174,7 +188,10 @@ pub(crate) fn wait_with_mask(
         }
         record.holds.store(true, Ordering::Relaxed);
     };
-    mask::replace_only(record, own);
+    // A handler's return has put the thread's own in force, or what the handler has changed it to.
+    if !has_handled {
+        mask::replace_only(record, own);
+    }
     record.holds.store(false, Ordering::Relaxed);
     waited
 }

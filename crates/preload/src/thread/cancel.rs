@@ -1,7 +1,7 @@
 //! Cancellation.
 //!
-//! The fiber is cancelled, so that its wait ends, unless the thread has cancellation disabled; and the call ends
-//! by a test. That sets libc's own word for it, in the thread's control block, and calls libc's
+//! The fiber is cancelled, so that its wait ends, unless the thread has cancellation disabled, or is amid a
+//! system call by its number; and the call ends by a test. That sets libc's own word for it, in the thread's control block, and calls libc's
 //! `pthread_testcancel`, which unwinds the thread. Not before: calls of libc's that this library makes on the
 //! thread's stack test the word, too, and would unwind it amid them.
 
@@ -60,6 +60,43 @@ fn word_of<'a>(me: HostedThread) -> Option<&'a AtomicU32> {
     unsafe { tls::known()?.cancellation_of(me.pthread() as *mut u8) }
 }
 
+/// The calling hosted thread begins a system call by its number, or has ended it. `syscall` is no call at which threads
+/// are cancelled: a request takes effect at the next one that is.
+pub(crate) fn within_syscall(begins: bool) {
+    if let Some((me, record)) = record::current() {
+        spare(me, record, begins);
+    }
+}
+
+/// Has the calling hosted thread take no notice of cancellation, or take notice again; whether it took none before.
+fn spare(me: HostedThread, record: &Record, spared: bool) -> bool {
+    let spared = spared && !record.asynchronous.load(Ordering::SeqCst);
+    let mut cancellation = record.cancellation.lock();
+    let before = std::mem::replace(&mut cancellation.spared, spared);
+    let counts = cancellation.requested && !cancellation.disabled && !cancellation.ends;
+    // (A child of `vfork` looks like the thread that waits for it, and leaves that as it is.)
+    if counts && spared != before && !signal::is_child() {
+        if spared {
+            me.take_cancel_back();
+        } else {
+            me.cancel();
+            signal::look_again();
+        }
+    }
+    before
+}
+
+/// The calling hosted thread calls a handler of signals, maybe amid a system call by its number, which the handler may
+/// leave by a jump: whether [`resume_syscall`] is to be called after it.
+pub(crate) fn leave_syscall(me: HostedThread, record: &Record) -> bool {
+    spare(me, record, false)
+}
+
+/// The calling hosted thread is in the system call again that it had [left](leave_syscall).
+pub(crate) fn resume_syscall(me: HostedThread, record: &Record) {
+    spare(me, record, true);
+}
+
 /// Ends the calling hosted thread, if it was cancelled.
 pub(crate) fn test() {
     // (A child of `vfork` looks like the thread that is to be cancelled.)
@@ -108,7 +145,7 @@ fn request(thread: HostedThread, record: &Record) {
     let mut cancellation = record.cancellation.lock();
     cancellation.requested = true;
     let anywhere = record.asynchronous.load(Ordering::SeqCst);
-    if cancellation.disabled || cancellation.ends {
+    if cancellation.disabled || cancellation.ends || cancellation.spared {
         return;
     }
     thread.cancel();

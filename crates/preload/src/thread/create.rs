@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use carefree_context::arch::{self, FloatControl, FloatState};
 use carefree_interpose::locks::once;
 use carefree_runtime::hosted::{self, HostedThread, Life};
 use carefree_runtime::standard::StartRoutine;
@@ -14,10 +15,10 @@ use crate::thread::cancel::begin_return;
 use crate::thread::exempt;
 use crate::thread::goroutines;
 use crate::thread::inheritance;
-use crate::thread::niceness;
 use crate::thread::own_stack;
 use crate::thread::policy::Policy;
-use crate::thread::record::{self, ALIVE, CREATED, DETACHED, ENDED, MOST, Record, Start};
+use crate::thread::record::{self, CREATED, DETACHED, ENDED, MOST, Record, Registers, Start};
+use crate::thread::{alive, exit};
 use crate::{signal, start};
 
 unsafe extern "C" {
@@ -138,7 +139,7 @@ const PAGE: usize = 4096;
 
 const PTHREAD_EXPLICIT_SCHED: c_int = 1;
 
-static LIFE: Life<Record> = Life { run, end };
+static LIFE: Life<Record> = Life { run, end, end_in_child };
 
 /// `pthread_create`: `None` if libc is to create the thread, as it would have.
 ///
@@ -186,31 +187,41 @@ unsafe fn create_hosted(
     }
     // SAFETY: as this function demands.
     let asked = unsafe { Asked::read(attributes) }?;
-    if !start::host() {
-        return None;
-    }
+    // The first thread becomes a fiber here.
+    let float = FloatState::current();
+    // SAFETY: the default words, under which Rust code runs.
+    unsafe { FloatControl::DEFAULT.put_in_force() };
+    let is_hosted = start::host();
+    let registers = Registers { float, gs: arch::gs_base() };
     // SAFETY: as this function demands.
-    Some(unsafe { begin(thread, &asked, start) })
+    let begun = is_hosted.then(|| unsafe { begin(thread, &asked, start, registers) });
+    // SAFETY: the caller's own, and this returns to the caller.
+    unsafe { float.put_in_force() };
+    begun
 }
 
 /// Creates a thread with what it has asked for: an `errno`, or 0.
 ///
 /// # Safety
 /// As for `pthread_create`. There are hosted threads.
-unsafe fn begin(thread: *mut pthread_t, asked: &Asked, start: Start) -> c_int {
+unsafe fn begin(
+    thread: *mut pthread_t,
+    asked: &Asked,
+    start: Start,
+    registers: Registers,
+) -> c_int {
     let mask = asked.mask.unwrap_or_else(signal::mask) & !signal::UNBLOCKABLE;
-    let record = Record::new(start, mask, asked.detached, asked.guard);
+    let record = Record::new(start, registers, mask, asked.detached, asked.guard);
     let stack = asked.stack.filter(|size| *size != start::hosted_stack());
     let creator = record::current().map(|(_, creator)| creator);
-    let niceness = creator.map_or_else(niceness::of_kernel_thread, niceness::of);
-    record.niceness.store(niceness, Ordering::Relaxed);
+    record.settings.inherit(creator.map(|creator| &creator.settings));
     if !asked.usual_policy {
         *record.policy.lock() = match creator {
             Some(creator) => *creator.policy.lock(),
             None => Policy::of_kernel_thread(),
         };
     }
-    let alive = ALIVE.fetch_add(1, Ordering::SeqCst);
+    let alive = alive::count_hosted();
     CREATED.fetch_add(1, Ordering::Relaxed);
     if alive > MOST.load(Ordering::Relaxed) {
         MOST.fetch_max(alive, Ordering::Relaxed);
@@ -223,7 +234,7 @@ unsafe fn begin(thread: *mut pthread_t, asked: &Asked, start: Start) -> c_int {
     match unsafe { hosted::create(stack, asked.guard, record, &LIFE, tell) } {
         Ok(()) => 0,
         Err(_) => {
-            ALIVE.fetch_sub(1, Ordering::SeqCst);
+            alive::uncount_hosted();
             // A caller that tries until there is room keeps its carrier, and the fibers wait there that have the stacks.
             if record::current().is_some() {
                 carefree_runtime::yield_now();
@@ -264,7 +275,7 @@ impl Call {
         let asked = Asked { detached: true, usual_policy: false, stack, guard, mask: Some(!0) };
         let mut thread = 0;
         // SAFETY: as this function demands; what the function returns is not looked at.
-        let _ = unsafe { begin(&raw mut thread, &asked, start) };
+        let _ = unsafe { begin(&raw mut thread, &asked, start, Registers::NONE) };
     }
 }
 
@@ -276,11 +287,21 @@ unsafe fn run(record: &Record) {
     let Start { function, argument, c11 } = record.start();
     let mut exited = 0;
     let none = std::ptr::null_mut();
-    // SAFETY: the record's thread calls it, and the program's function takes one argument.
-    let value = unsafe { record.call(function, argument, none, none, &raw mut exited) };
+    let Registers { float, gs } = record.registers;
+    // SAFETY: the record's thread calls it, and the program's function takes one argument. The registers are as in the
+    // thread that has created it, until the function has ended.
+    let value = unsafe {
+        arch::set_gs_base(gs);
+        float.put_in_force();
+        let value = record.call(function, argument, none, none, &raw mut exited);
+        FloatControl::DEFAULT.put_in_force();
+        value
+    };
     if exited == 0 {
         begin_return();
         let value = if c11 { value as c_int as isize as *mut c_void } else { value };
+        // (In the child of a fork it may be the first thread.)
+        let record = record::current().map_or(record, |(_, record)| record);
         record.value.store(value, Ordering::Relaxed);
     } else {
         once::leave_all();
@@ -293,7 +314,7 @@ unsafe fn run(record: &Record) {
 /// The caller is the thread, which does this last.
 unsafe fn end(record: &Record) {
     signal::handle();
-    if ALIVE.fetch_sub(1, Ordering::SeqCst) == 1 {
+    if alive::uncount_hosted() {
         // The first thread has ended by pthread_exit, and this is the last one. It still takes signals: what the
         // program does at its exit may send some.
         // SAFETY: no other thread calls it.
@@ -305,6 +326,16 @@ unsafe fn end(record: &Record) {
             // SAFETY: it is detached, so this is the one place that gives it up.
             unsafe { me.give_up() };
         }
+    }
+}
+
+/// The end of a thread that has forked, in the child. If it has created threads there, it is the child's first one.
+///
+/// # Safety
+/// The caller is the thread, which does this last.
+unsafe fn end_in_child() {
+    if let Some(me) = hosted::current().filter(|me| me.is_main()) {
+        exit::end_first(me);
     }
 }
 

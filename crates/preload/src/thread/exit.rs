@@ -4,11 +4,12 @@ use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 use std::sync::atomic::Ordering;
 
-use carefree_runtime::hosted;
+use carefree_runtime::hosted::{self, HostedThread};
 
 use crate::signal;
+use crate::thread::alive;
 use crate::thread::cancel::{begin_end, begin_return};
-use crate::thread::record::{self, ALIVE, MAIN};
+use crate::thread::record::{self, MAIN};
 
 /// Calls the program's `main` on a frame to which `pthread_exit` can unwind.
 ///
@@ -30,18 +31,22 @@ pub(crate) unsafe fn run_main(
         return status as isize as c_int;
     }
     match hosted::current().filter(|me| me.is_main()) {
-        Some(me) => {
-            signal::handle();
-            if ALIVE.fetch_sub(1, Ordering::SeqCst) == 1 {
-                return 0;
-            }
-            signal::end(&MAIN);
-            hosted::end_main(me)
-        }
+        Some(me) => end_first(me),
         // It has never had a second thread, or this is the child of a fork. libc goes on from its own frame.
         // SAFETY: the thread exits, and nothing here needs to be dropped.
         None => unsafe { pthread_exit(MAIN.value.load(Ordering::Relaxed)) },
     }
+}
+
+/// Ends the first thread, and the process if that is the last one.
+pub(super) fn end_first(me: HostedThread) -> ! {
+    signal::handle();
+    if alive::uncount_hosted() {
+        // SAFETY: no other thread calls it.
+        unsafe { libc::exit(0) };
+    }
+    signal::end(&MAIN);
+    hosted::end_main(me)
 }
 
 stand_in! {

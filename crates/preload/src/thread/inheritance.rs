@@ -1,12 +1,14 @@
 //! What the kernel would give to a thread or process from the thread that creates it.
 //!
-//! For a hosted thread that creates one, it would be its carrier's: which blocks signals, and has a name of its
-//! own. So what is created by a hosted thread puts in force what that has, before it does anything else.
+//! For a hosted thread that creates one, it would be its carrier's: which blocks signals, and has a name and a niceness of
+//! its own. So what is created by a hosted thread puts in force what that has, before it does anything else.
 
 use std::alloc::{self, Layout};
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::Ordering;
 
 use carefree_ground::kernel;
+use carefree_runtime::hosted;
 use carefree_runtime::kernel_name::KernelName;
 use carefree_runtime::standard::StartRoutine;
 use carefree_runtime::wait::without_parking;
@@ -14,25 +16,37 @@ use libc::{pthread_attr_t, pthread_t};
 
 use crate::next::Next;
 use crate::signal;
-use crate::thread::name;
 use crate::thread::record;
+use crate::thread::settings::Kept;
+use crate::thread::{alive, exit, name};
 
 /// What a thread of the kernel's begins with.
 #[derive(Clone, Copy)]
 struct Begin {
     function: usize,
     argument: *mut c_void,
+    inherited: Option<Inherited>,
+}
+
+/// What it has from the hosted thread that has created it. (From another one it inherits in the kernel.)
+#[derive(Clone, Copy)]
+struct Inherited {
     /// The signals that it blocks; `None` if its attributes have said so.
     mask: Option<u64>,
     name: KernelName,
+    settings: Kept,
 }
 
 impl Begin {
-    /// `None` if the caller is no hosted thread: the new thread inherits from the kernel then.
+    /// `None` if there are no hosted threads: then the new thread is left to libc.
     fn of_caller(function: usize, argument: *mut c_void, has_mask: bool) -> Option<Begin> {
-        let (me, _) = record::current()?;
-        let mask = (!has_mask).then(signal::mask);
-        Some(Begin { function, argument, mask, name: name::of(me) })
+        let inherited = record::current().map(|(me, record)| Inherited {
+            mask: (!has_mask).then(signal::mask),
+            name: name::of(me),
+            settings: record.settings.kept(),
+        });
+        let begin = Begin { function, argument, inherited };
+        (inherited.is_some() || hosted::is_hosting()).then_some(begin)
     }
 
     /// To be called first by the new thread, with what [`kept`](Begin::kept) has returned.
@@ -42,10 +56,14 @@ impl Begin {
     unsafe fn take(data: *mut c_void) -> Begin {
         // SAFETY: as this function demands.
         let begin = unsafe { *Box::from_raw(data.cast::<Begin>()) };
-        set_name(begin.name);
-        if let Some(mask) = begin.mask {
-            signal::set_kernels(mask);
+        if let Some(inherited) = begin.inherited {
+            set_name(inherited.name);
+            inherited.settings.put_in_force();
+            if let Some(mask) = inherited.mask {
+                signal::set_kernels(mask);
+            }
         }
+        alive::tell_end();
         begin
     }
 
@@ -58,6 +76,7 @@ impl Begin {
         }
         // SAFETY: there is room.
         unsafe { place.cast::<Begin>().write(self) };
+        alive::count();
         Some(place.cast())
     }
 
@@ -66,6 +85,7 @@ impl Begin {
     unsafe fn forget(data: *mut c_void) {
         // SAFETY: as this function demands.
         without_parking(|| drop(unsafe { Box::from_raw(data.cast::<Begin>()) }));
+        alive::uncount();
     }
 }
 
@@ -77,7 +97,9 @@ unsafe extern "C-unwind" fn begin(data: *mut c_void) -> *mut c_void {
     // be called so.
     unsafe {
         let Begin { function, argument, .. } = Begin::take(data);
-        std::mem::transmute::<usize, Function>(function)(argument)
+        let value = std::mem::transmute::<usize, Function>(function)(argument);
+        leave_adopted(value);
+        value
     }
 }
 
@@ -86,7 +108,19 @@ unsafe extern "C-unwind" fn begin_c11(data: *mut c_void) -> c_int {
     // SAFETY: as in `begin`.
     unsafe {
         let Begin { function, argument, .. } = Begin::take(data);
-        std::mem::transmute::<usize, Function>(function)(argument)
+        let value = std::mem::transmute::<usize, Function>(function)(argument);
+        leave_adopted(value as isize as *mut c_void);
+        value
+    }
+}
+
+/// The function of a thread of the kernel's has returned. If that has forked, and this is the child, in which it has
+/// created threads, it is the child's first thread, and a fiber: libc must not end the kernel thread below it.
+fn leave_adopted(value: *mut c_void) {
+    if let Some(me) = hosted::current().filter(|me| me.is_main()) {
+        record::MAIN.value.store(value, Ordering::Relaxed);
+        alive::forget_end();
+        exit::end_first(me);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Threads that are fibers: creating, joining, ending, naming, and what the kernel would say of them.
 
 mod affinity;
+mod alive;
 mod attributes;
 mod cancel;
 mod cpu_time;
@@ -12,17 +13,22 @@ mod goroutines;
 mod identity;
 mod inheritance;
 mod join;
+pub(crate) mod lateness;
 mod name;
-pub(crate) mod niceness;
+mod niceness;
 mod own_stack;
 pub(crate) mod policy;
 pub(crate) mod record;
 mod rights;
 mod scheduling;
+mod settings;
 mod syscall;
 
 pub(crate) use attributes::complete as complete_attributes;
-pub(crate) use cancel::{ends_anywhere, leave_wait, resume_wait, test as test_cancel};
+pub(crate) use cancel::{
+    ends_anywhere, leave_syscall, leave_wait, resume_syscall, resume_wait, test as test_cancel,
+    within_syscall,
+};
 pub(crate) use cpu_time::{owner as clock_owner, shown as time_shown};
 pub(crate) use create::{Call, create, default_stack};
 pub(crate) use exit::run_main;
@@ -32,4 +38,5 @@ pub(crate) use identity::find_number;
 pub(crate) use inheritance::set_name as name_kernels;
 pub(crate) use join::{detach, join};
 pub(crate) use name::{get_name, of as name_of, set_name};
+pub(crate) use settings::Kept;
 pub(crate) use syscall::by_number;

@@ -1,34 +1,23 @@
 //! The niceness of threads (`nice`, `setpriority`), of which Linux has one for each.
 //!
 //! As their scheduling policies, it has no effect on fibers: it is remembered, inherited and told, and refused where the
-//! kernel would refuse it. To the kernel it would be the carrier's, and so strike whatever that runs.
+//! kernel would refuse it. To the kernel it would be the carrier's, and so strike whatever that runs. A child of a fork
+//! has it.
 
 use std::ffi::{c_int, c_uint};
 use std::sync::atomic::Ordering;
 
-use carefree_ground::kernel;
 use carefree_runtime::hosted;
 use libc::id_t;
 
 use crate::thread::identity::with_number;
 use crate::thread::policy::is_privileged;
 use crate::thread::record::{self, Record, set_errno};
-
-/// The kernel tells of `20 - niceness`, so that it is above 0.
-const BASE: c_int = 20;
-
-/// The niceness of the calling kernel thread.
-pub(crate) fn of_kernel_thread() -> i8 {
-    // SAFETY: accesses no memory.
-    let told = unsafe {
-        kernel::call(libc::SYS_getpriority, [libc::PRIO_PROCESS as usize, 0, 0, 0, 0, 0])
-    };
-    told.map_or(0, |told| (BASE - told as c_int) as i8)
-}
+use crate::thread::settings::BASE;
 
 /// The niceness of a hosted thread.
 pub(super) fn of(record: &Record) -> i8 {
-    record.niceness.load(Ordering::Relaxed)
+    record.settings.niceness.load(Ordering::Relaxed)
 }
 
 /// The niceness nearest to `wanted` that there is.
@@ -47,7 +36,7 @@ pub(super) fn set(record: &Record, wanted: c_int) -> c_int {
     if is_refused(record, wanted) {
         return libc::EACCES;
     }
-    record.niceness.store(clamped(wanted) as i8, Ordering::Relaxed);
+    record.settings.niceness.store(clamped(wanted) as i8, Ordering::Relaxed);
     0
 }
 

@@ -2,13 +2,16 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicI8, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+use carefree_context::arch::FloatState;
 use carefree_ground::lock::Lock;
 use carefree_runtime::hosted::{self, HostedThread};
 
 use crate::signal::queue::Queue;
+use crate::thread::alive;
 use crate::thread::policy::Policy;
+use crate::thread::settings::Settings;
 
 /// The result of a thread that was cancelled.
 pub(crate) const CANCELED: *mut c_void = ptr::without_provenance_mut(usize::MAX);
@@ -52,6 +55,8 @@ pub(crate) struct Record {
     function: usize,
     argument: AtomicPtr<c_void>,
     c11: bool,
+    /// The floating-point control words and exceptions, and the GS base, that it inherits.
+    pub(crate) registers: Registers,
     /// Its result.
     pub(crate) value: AtomicPtr<c_void>,
     /// [`DETACHED`], [`ENDED`], [`AWAITED`].
@@ -61,8 +66,8 @@ pub(crate) struct Record {
     /// `cancellation`.
     pub(crate) asynchronous: AtomicBool,
     pub(crate) policy: Lock<Policy>,
-    /// Its niceness, from -20 to 19. It has no effect.
-    pub(crate) niceness: AtomicI8,
+    /// Numbers that have no effect on it, but on what it creates in the kernel.
+    pub(crate) settings: Settings,
     /// The signals that it blocks.
     pub(crate) mask: AtomicU64,
     /// Signals that have come for it, and are not handled yet.
@@ -84,25 +89,47 @@ pub(crate) struct Record {
 pub(crate) struct Cancellation {
     pub(crate) requested: bool,
     pub(crate) disabled: bool,
+    /// The thread makes a system call by its number, at which no thread is cancelled.
+    pub(crate) spared: bool,
     /// The thread ends, and takes no notice of it any more: cleanup handlers and destructors wait as others.
     pub(crate) ends: bool,
 }
 
 /// The record of the process's first thread.
-pub(crate) static MAIN: Record =
-    Record::new(Start { function: 0, argument: ptr::null_mut(), c11: false }, 0, false, 0);
+pub(crate) static MAIN: Record = Record::new(
+    Start { function: 0, argument: ptr::null_mut(), c11: false },
+    Registers::NONE,
+    0,
+    false,
+    0,
+);
+
+/// What a thread inherits of its creator's registers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Registers {
+    pub(crate) float: FloatState,
+    pub(crate) gs: usize,
+}
+
+impl Registers {
+    pub(crate) const NONE: Registers = Registers { float: FloatState::DEFAULT, gs: 0 };
+}
 
 /// Threads that were created as fibers.
 pub(crate) static CREATED: AtomicU64 = AtomicU64::new(0);
 /// The most of them that were alive at once, the first thread left out.
 pub(crate) static MOST: AtomicU64 = AtomicU64::new(0);
 
-/// Hosted threads that have not ended.
-pub(crate) static ALIVE: AtomicU64 = AtomicU64::new(1);
-
 impl Record {
-    pub(crate) const fn new(start: Start, mask: u64, detached: bool, guard: usize) -> Record {
+    pub(crate) const fn new(
+        start: Start,
+        registers: Registers,
+        mask: u64,
+        detached: bool,
+        guard: usize,
+    ) -> Record {
         Record {
+            registers,
             function: start.function,
             argument: AtomicPtr::new(start.argument),
             c11: start.c11,
@@ -111,11 +138,12 @@ impl Record {
             cancellation: Lock::new(Cancellation {
                 requested: false,
                 disabled: false,
+                spared: false,
                 ends: false,
             }),
             asynchronous: AtomicBool::new(false),
             policy: Lock::new(Policy::USUAL),
-            niceness: AtomicI8::new(0),
+            settings: Settings::new(),
             mask: AtomicU64::new(mask),
             pending: Queue::new(),
             awaited: AtomicU64::new(0),
@@ -158,7 +186,7 @@ pub(crate) unsafe fn find<'a>(thread: libc::pthread_t) -> Option<(HostedThread, 
 
 /// In the child of a fork: the caller is the only thread.
 pub(crate) fn renew() {
-    ALIVE.store(1, Ordering::Relaxed);
+    alive::renew();
     CREATED.store(0, Ordering::Relaxed);
     MOST.store(0, Ordering::Relaxed);
     MAIN.holds.store(false, Ordering::Relaxed);

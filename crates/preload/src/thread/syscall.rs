@@ -7,7 +7,7 @@ use carefree_ground::kernel;
 use crate::clone;
 use crate::signal;
 use crate::thread::identity::find_number;
-use crate::thread::{cpu_time, record, rights, scheduling};
+use crate::thread::{cpu_time, lateness, record, rights, scheduling};
 
 /// A system call by its number, which a hosted thread makes; `None` if it is none of those that concern
 /// threads.
@@ -65,6 +65,7 @@ pub(crate) unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<
             let cloned = clone::by_number(number, arguments).map(answer_of);
             let refused = cloned.or_else(|| rights::by_number(number, arguments).map(c_long::from));
             let scheduled = refused.or_else(|| scheduling::by_number(number, arguments));
+            let scheduled = scheduled.or_else(|| lateness::by_number(number, arguments));
             let asked =
                 scheduled.or_else(|| cpu_time::by_number(number, arguments).map(c_long::from));
             let timer = asked.or_else(|| signal::timer_by_number(number, arguments).map(answer));

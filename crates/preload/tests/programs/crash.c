@@ -14,6 +14,19 @@ static void told(int signal) {
     _exit(3);
 }
 
+static int deeper(volatile char *above) {
+    volatile char frame[1000];
+    frame[0] = above ? above[0] : 1;
+    return deeper(frame) + frame[0];
+}
+
+// As Rust's std does where it finds no overflow.
+static void restores(int signal) {
+    struct sigaction action = {.sa_handler = SIG_DFL};
+    write(1, "restored\n", 9);
+    sigaction(signal, &action, NULL);
+}
+
 static void *crash(void *argument) {
     struct sigaction before;
     sigaction(SIGSEGV, NULL, &before);
@@ -23,6 +36,20 @@ static void *crash(void *argument) {
         printf("before %d\n", signal(SIGBUS, told) == SIG_DFL);
         fflush(stdout);
         raise(SIGBUS);
+    } else if (!strcmp(how, "deep")) {
+        printf("%d\n", deeper(NULL));
+    } else if (!strcmp(how, "restored")) {
+        static char stack[64 << 10];
+        stack_t alternate = {.ss_sp = stack, .ss_size = sizeof stack};
+        struct sigaction action = {.sa_handler = restores, .sa_flags = SA_ONSTACK};
+        sigaltstack(&alternate, NULL);
+        sigaction(SIGSEGV, &action, NULL);
+        printf("%d\n", deeper(NULL));
+    } else if (!strcmp(how, "reset")) {
+        signal(SIGSEGV, told);
+        signal(SIGSEGV, SIG_DFL);
+        printf("default %d\n", signal(SIGSEGV, SIG_DFL) == SIG_DFL);
+        fflush(stdout);
     } else if (!strcmp(how, "sent")) {
         raise(SIGBUS);
     } else if (!strcmp(how, "trap")) {

@@ -1,4 +1,5 @@
-// What threads and processes inherit from the thread that creates them: the signals that it blocks, and its name.
+// What threads and processes inherit from the thread that creates them: the signals that it blocks, its name, its niceness
+// and its kin, and that programs get no new rights.
 // (Threads that start with `stays` are none but threads.)
 #define _GNU_SOURCE
 #include <assert.h>
@@ -12,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <threads.h>
@@ -24,17 +26,24 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t told = PTHREAD_COND_INITIALIZER;
 static int done;
 
-// What the kernel thinks of the calling thread of the kernel's, or process.
-static void tell(const char *name) {
+// What the kernel thinks of the calling thread of the kernel's, or process: its settings, its name and the signals that it
+// blocks.
+static void tell_all(const char *name, int has_settings) {
     char line[200] = "", comm[32] = "";
     unsigned long long blocked = 0;
+    int no_new_rights = -1;
     FILE *status = fopen("/proc/thread-self/status", "r");
     assert(status);
     while (fgets(line, sizeof line, status)) {
         sscanf(line, "Name: %31s", comm);
         sscanf(line, "SigBlk: %llx", &blocked);
+        sscanf(line, "NoNewPrivs: %d", &no_new_rights);
     }
     fclose(status);
+    if (has_settings) {
+        int niceness = getpriority(PRIO_PROCESS, 0), slack = prctl(PR_GET_TIMERSLACK);
+        printf("%d %d %ld %d, ", niceness, slack, syscall(SYS_ioprio_get, 1, 0), no_new_rights);
+    }
     printf("%s: %s blocks", name, comm);
     // (The others are not the program's alone.)
     for (int signal = 1; signal < 32; signal++) {
@@ -42,6 +51,10 @@ static void tell(const char *name) {
     }
     putchar('\n');
     fflush(stdout);
+}
+
+static void tell(const char *name) {
+    tell_all(name, 1);
 }
 
 static void *stays(void *name) {
@@ -62,7 +75,7 @@ static void *ends_itself(void *name) {
 static void is_notified(union sigval name) {
     // (libc creates it by a thread of its own, of which it depends whose name that has.)
     prctl(PR_SET_NAME, "notified");
-    tell(name.sival_ptr);
+    tell_all(name.sival_ptr, 0);
     pthread_mutex_lock(&mutex);
     done = 1;
     pthread_cond_signal(&told);
@@ -120,7 +133,7 @@ static void await(pid_t child) {
 
 static char *say(const char *name) {
     static char text[200];
-    snprintf(text, sizeof text, "echo '%s:' $(grep SigBlk /proc/self/status)", name);
+    snprintf(text, sizeof text, "echo '%s:' $(grep -e SigBlk -e NoNewPrivs /proc/self/status)", name);
     return text;
 }
 
@@ -224,6 +237,9 @@ static void *creates(void *argument) {
     sigaddset(&set, SIGUSR2);
     assert(!pthread_sigmask(SIG_BLOCK, &set, NULL));
     assert(!pthread_setname_np(pthread_self(), "creator"));
+    assert(!setpriority(PRIO_PROCESS, 0, 3) && !prctl(PR_SET_TIMERSLACK, 777777));
+    assert(!syscall(SYS_ioprio_set, 1, 0, 2 << 13 | 6));
+    assert(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1);
     threads();
     processes();
     return argument;
@@ -346,6 +362,7 @@ int main(void) {
     printf("the process is %s", line);
     fclose(file);
     fflush(stdout);
-    execl("/bin/sh", "sh", "-c", say("exec"), (char *)NULL);
+    // (The carrier may get no new rights any more.)
+    execl("/bin/sh", "sh", "-c", "echo exec: $(grep SigBlk /proc/self/status)", (char *)NULL);
     return 1;
 }

@@ -17,10 +17,10 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-use carefree_ground::fatal;
-use io_uring::{IoUring, opcode, squeue::Entry, types};
+use carefree_ground::{fatal, number};
+use io_uring::{opcode, squeue::Entry, types};
 
-use super::make_ring::make_ring;
+use super::make_ring::{OwnRing, make_ring};
 use super::raw::syscall;
 use crate::op::Attempt;
 
@@ -32,7 +32,7 @@ const NONE: RawFd = -1;
 
 pub(crate) struct Acceptor {
     /// `None` until [`make`](Acceptor::make) has succeeded.
-    ring: Option<IoUring>,
+    ring: Option<OwnRing>,
     /// The ring's number, for the child of a fork.
     number: AtomicI32,
     /// Whether the kernel has left an entry in the ring, which it would execute at the next call.
@@ -42,7 +42,7 @@ pub(crate) struct Acceptor {
 /// Whether the kernel was found to be older than Linux 6.10.
 static IS_OLD: AtomicBool = AtomicBool::new(false);
 
-fn ring() -> io::Result<IoUring> {
+fn ring() -> io::Result<OwnRing> {
     make_ring(1, 0, 0)
 }
 
@@ -83,7 +83,7 @@ impl Acceptor {
     }
 
     /// Replaces the ring by another, or none.
-    fn put(&mut self, ring: Option<IoUring>) {
+    fn put(&mut self, ring: Option<OwnRing>) {
         self.number.store(NONE, Ordering::SeqCst);
         self.ring = ring;
         self.stuck = false;
@@ -141,7 +141,9 @@ impl Acceptor {
     pub(crate) fn abandon(self) {
         // The ring stays mapped here, two pages: which ring's mapping the memory names is not known.
         let acceptor = ManuallyDrop::new(self);
-        let number = acceptor.number.load(Ordering::SeqCst) as usize;
+        let number = acceptor.number.load(Ordering::SeqCst);
+        number::forget(number);
+        let number = number as usize;
         // SAFETY: enters the ring, if the number is a ring's, to do nothing; then closes this
         // process's copy of the descriptor, which nothing else uses.
         unsafe {

@@ -1,7 +1,8 @@
 //! A bell: wakes a thread that sleeps in its ring or in epoll instead of on a futex.
 
 use super::raw::syscall;
-use carefree_ground::{fatal, number};
+use carefree_ground::fatal;
+use carefree_ground::number::Own;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
@@ -13,7 +14,7 @@ use std::sync::OnceLock;
 /// It is never read. Rings and epoll instances watch it edge-triggered, so each write is reported,
 /// and its counter takes 2^64 of them.
 #[derive(Debug)]
-pub(crate) struct Bell(OnceLock<OwnedFd>);
+pub(crate) struct Bell(OnceLock<Own>);
 
 impl Bell {
     pub(crate) const fn new() -> Self {
@@ -32,7 +33,7 @@ impl Bell {
         // SAFETY: a new descriptor, which nothing else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
         // If another thread was faster, this descriptor is closed again.
-        let _ = self.0.set(number::raise(fd));
+        let _ = self.0.set(Own::new(fd));
         Ok(())
     }
 

@@ -4,9 +4,10 @@
 //! later. So this module calls the kernel itself, and makes the [`IoUring`] from the kernel's answer.
 
 use std::io;
-use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::ops::{Deref, DerefMut};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use carefree_ground::number;
+use carefree_ground::number::{self, Own};
 use io_uring::{IoUring, Parameters};
 
 use super::raw::syscall;
@@ -29,13 +30,37 @@ struct Asked {
     answered: [u32; 27],
 }
 
+/// A ring under a number of Carefree's own.
+pub(crate) struct OwnRing(IoUring);
+
+impl Deref for OwnRing {
+    type Target = IoUring;
+
+    fn deref(&self) -> &IoUring {
+        &self.0
+    }
+}
+
+impl DerefMut for OwnRing {
+    fn deref_mut(&mut self) -> &mut IoUring {
+        &mut self.0
+    }
+}
+
+impl Drop for OwnRing {
+    fn drop(&mut self) {
+        // It closes its number by libc's `close`, which passes over those that are Carefree's own.
+        number::forget(self.0.as_raw_fd());
+    }
+}
+
 /// Makes a ring with room for so many `submissions`, and with [`CQSIZE`] for so many `completions`.
 ///
 /// It is mapped in the child of a fork as well, which has to drop it.
 ///
 /// # Errors
 /// The kernel's error.
-pub(crate) fn make_ring(submissions: u32, completions: u32, flags: u32) -> io::Result<IoUring> {
+pub(crate) fn make_ring(submissions: u32, completions: u32, flags: u32) -> io::Result<OwnRing> {
     let mut asked = Asked { submissions: 0, completions, flags, answered: [0; 27] };
     let arguments = [submissions as usize, (&raw mut asked) as usize, 0, 0, 0, 0];
     const { assert!(size_of::<Asked>() == size_of::<Parameters>() && size_of::<Asked>() == 120) };
@@ -43,11 +68,11 @@ pub(crate) fn make_ring(submissions: u32, completions: u32, flags: u32) -> io::R
     let fd = unsafe { syscall(libc::SYS_io_uring_setup, arguments) }
         .map_err(io::Error::from_raw_os_error)?;
     // SAFETY: a new descriptor, which nothing else owns; the kernel closes it on exec.
-    let fd = number::raise(unsafe { OwnedFd::from_raw_fd(fd as RawFd) });
+    let fd = Own::new(unsafe { OwnedFd::from_raw_fd(fd as RawFd) });
     // SAFETY: `Parameters` is a transparent `struct io_uring_params`: integers, all of which are initialised. The
     // kernel has filled them in for this ring. The descriptor is owned here and given away.
     unsafe {
         let parameters = std::mem::transmute::<Asked, Parameters>(asked);
-        IoUring::from_fd(fd.into_raw_fd(), parameters)
+        IoUring::from_fd(fd.into_raw_fd(), parameters).map(OwnRing)
     }
 }

@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use carefree_ground::number;
+use carefree_ground::number::Own;
 
 use super::acceptor::Acceptor;
 use super::attempt::{attempt, file_kind, is_storage, listens, may_be_shared, option};
@@ -21,7 +21,7 @@ pub(crate) struct Waiting {
     /// Bytes received so far, if `all`.
     received: i32,
     /// `fd`, if it was made for this wait.
-    _owned: Option<OwnedFd>,
+    _owned: Option<Own>,
 }
 
 // SAFETY: `attempt` uses the operation's pointers, on whichever thread has the driver.
@@ -153,11 +153,11 @@ impl Waiting {
 }
 
 /// A pidfd, which is readable once the process has ended (Linux 5.3).
-fn process(id: libc::id_t) -> Option<OwnedFd> {
+fn process(id: libc::id_t) -> Option<Own> {
     // SAFETY: accesses no memory.
     let fd = unsafe { syscall(libc::SYS_pidfd_open, [id as usize, 0, 0, 0, 0, 0]) }.ok()?;
     // SAFETY: a new descriptor, which nothing else owns. (The kernel sets close-on-exec.)
-    Some(number::raise(unsafe { OwnedFd::from_raw_fd(fd as RawFd) }))
+    Some(Own::new(unsafe { OwnedFd::from_raw_fd(fd as RawFd) }))
 }
 
 /// Whether `fd` is a stream socket.

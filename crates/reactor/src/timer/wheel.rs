@@ -261,11 +261,10 @@ impl<T: Copy> Wheel<T> {
         fired
     }
 
-    /// Frees the memory of former timers. Does nothing while any timer is
-    /// set. Meant for long idle times: returning the memory of a million timers to the kernel
-    /// takes milliseconds.
-    pub fn shrink(&mut self) {
-        if self.is_empty() {
+    /// Frees the memory of former timers if no timer is set and there were more than `kept` at once. (To return the
+    /// memory of a million timers to the kernel takes milliseconds.)
+    pub fn shrink(&mut self, kept: usize) {
+        if self.timers.len() > kept && self.is_empty() {
             self.blocks = Blocks::new();
             self.timers = Table::new();
             self.free = Mapped::new();

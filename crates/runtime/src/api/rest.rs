@@ -10,7 +10,7 @@ use crate::wait::park::{self, Until};
 ///
 /// Cut short when the fiber is cancelled or a [`timeout`](crate::timeout) that it is within is over.
 pub fn sleep(duration: Duration) {
-    park::sleep_until(clock::after(duration), Reason::Sleep);
+    park::sleep_until(clock::some_time(clock::after(duration)), Reason::Sleep);
 }
 
 /// [`sleep`] for a number of milliseconds.

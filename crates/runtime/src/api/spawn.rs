@@ -12,8 +12,9 @@ use carefree_context::stack::StackSize;
 use crate::api::life::{self, place};
 use crate::carrier::carrier::{self, Carrier, Shared};
 use crate::fiber::current::{current, is_amid, is_spawned, without_parking};
-use crate::fiber::furnish::{self, CLOSURE_MAX, Furnished};
+use crate::fiber::furnish::{CLOSURE_MAX, Furnished};
 use crate::fiber::header::{FiberRef, Kind};
+use crate::fiber::idle;
 use crate::fiber::registry;
 use crate::fiber::size;
 use crate::fiber::unstarted;
@@ -267,11 +268,11 @@ pub(crate) fn allocate_elsewhere(size: StackSize, name: Option<Box<str>>) -> io:
     // The caller may be a fiber of another runtime. The pools' lists grow under their locks, with which it
     // must not park in the allocator.
     without_parking(|| {
-        let stack = furnish::take(size, shortage::acquire)?;
+        let stack = idle::take(size, shortage::acquire)?;
         let fiber = match registry::header() {
             Ok(fiber) => fiber,
             Err(error) => {
-                furnish::put(stack);
+                idle::put(stack);
                 return Err(error);
             }
         };

@@ -30,10 +30,12 @@ use crate::carrier::queue::Queue;
 use crate::carrier::table::Table;
 use crate::carrier::timers::Shard;
 use crate::fiber::current::{current_fiber, is_amid, try_current, without_parking};
-use crate::fiber::furnish::{self, Furnished};
+use crate::fiber::furnish::Furnished;
 use crate::fiber::header::{FiberRef, Kind};
+use crate::fiber::idle;
 use crate::fiber::names;
 use crate::fiber::registry::{self, Remains};
+use crate::fiber::stock::Stock;
 use crate::fiber::unstarted;
 use crate::fiber::virtual_time::VirtualTime;
 use crate::protocol::episode::Ticket;
@@ -213,7 +215,7 @@ pub(crate) fn count(counter: &AtomicU64) {
 #[derive(Debug, Default)]
 pub(crate) struct Local {
     pub(crate) headers: registry::Local,
-    pub(crate) stacks: furnish::Local,
+    pub(crate) stacks: Stock,
     /// Names that are to be freed in the carrier's own context.
     pub(crate) ended: names::Ended,
     /// Where waits go whose deadlines have passed, when they are looked for; empty otherwise.
@@ -357,8 +359,8 @@ pub(crate) fn recycle(fiber: FiberRef) {
         Some(carrier) => carrier.with_local(|local| local.take_back(fiber, pinned)),
         None => {
             if let Some(pinned) = pinned {
-                furnish::put(pinned);
-                without_parking(furnish::strip_surplus);
+                idle::put(pinned);
+                without_parking(idle::strip_surplus);
             }
             registry::put(fiber);
         }

@@ -29,6 +29,13 @@ pub fn virtual_now() -> Option<u64> {
     Some(time.clock.now())
 }
 
+/// The moment at which a sleep until `deadline` ends: in 292 years at the latest, on the machine's clock. What waits for
+/// ever may be deadlocked; a program that sleeps for ever, while handlers of signals do its work, is not. (Virtual time
+/// never comes to [`NEVER`], and jumps to all before.)
+pub fn some_time(deadline: u64) -> u64 {
+    if virtual_now().is_some() { deadline } else { deadline.min(NEVER / 2) }
+}
+
 /// The moment `duration` from [`now`]; [`NEVER`] if the clock cannot count so far.
 #[inline]
 pub fn after(duration: Duration) -> u64 {

@@ -11,6 +11,9 @@
 //! behind a fiber that keeps its carrier. A carrier that is added to run it must not wait for the lock first;
 //! nor for one of the allocator's own, with which a fiber may be queued as well. So nothing is allocated there.
 //! (libc's `pthread_create` allocates, by the `malloc` that the program has in libc's place, if any.)
+//!
+//! Once a library was loaded while there were fibers, the offload pool's are not either (`launch_without_std`): std's
+//! begin by a call for which libc takes the loader's lock, and a fiber may have that which waits for the new thread.
 
 use std::ffi::c_void;
 use std::io;
@@ -67,6 +70,18 @@ impl Drop for Launched {
 pub fn launch(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Launched> {
     // SAFETY: the body is 'static, so it borrows nothing that could end.
     unsafe { launch_unchecked(Some(name), None, body) }
+}
+
+/// [`launch`] of a thread that std does not know: one that waits for no lock of std's or the loader's when it begins.
+///
+/// # Errors
+/// As for [`launch`].
+pub(crate) fn launch_without_std(
+    name: &str,
+    body: impl FnOnce() + Send + 'static,
+) -> io::Result<Launched> {
+    // SAFETY: the body is 'static, so it borrows nothing that could end.
+    unsafe { launch_by_libc(Some(name), None, Box::new(body)) }
 }
 
 /// Starts a thread by libc, without std and without the program's allocator (see the module): it calls `run`

@@ -119,6 +119,8 @@ pub(crate) const INTERRUPTED: u64 = 2_000;
 /// Nanoseconds in which a carrier that has got fibers from another runs the first of them.
 #[cfg(not(any(loom, feature = "rejected-deque")))]
 pub(crate) const UNDER_WAY: u64 = 3_000;
+/// A carrier that has had more timers at once frees their memory (45 bytes each) when none is left.
+pub(crate) const KEPT_TIMERS: usize = 1 << 16;
 /// At most so many ready fibers of a carrier have started, and the others wait for their start. So those that have
 /// are in the nearest cache with all that they need, and there are few stacks.
 pub(crate) const STARTED: usize = 32;

@@ -6,7 +6,7 @@ use std::mem;
 use std::ptr;
 
 use carefree_context::arch::ThreadContext;
-use carefree_context::{overflow, tls};
+use carefree_context::{loader, overflow, tls};
 use carefree_ground::nap;
 use carefree_ground::text::Text;
 use carefree_reactor::clock::NEVER;
@@ -21,8 +21,8 @@ use crate::carrier::policy::{
 };
 use crate::carrier::wake::wake_timed_out;
 use crate::fiber::current::set_current;
-use crate::fiber::furnish;
 use crate::fiber::header::FiberRef;
+use crate::fiber::idle;
 use crate::protocol::injector::Injector;
 use crate::protocol::parcel::Answer;
 use crate::protocol::sleepers::Kept;
@@ -46,8 +46,9 @@ impl Carrier {
         set_here(self);
         // SAFETY: the call has no preconditions.
         self.thread.store(unsafe { libc::gettid() }, Ordering::Relaxed);
-        // Threads started by std have one already.
-        let _ = overflow::ensure_alternate_stack();
+        // Threads started by std have one already. (Until the carrier ends: not by a thread-local variable, for which
+        // libc would take the loader's lock, and a fiber may have that which waits for this carrier.)
+        let _alternate_stack = overflow::AlternateStack::new();
         // SAFETY: nothing else accesses the carrier's own context before a fiber runs, and then only the
         // switches of this thread.
         unsafe { *self.native.get() = ThreadContext::of_this_thread() };
@@ -145,7 +146,7 @@ impl Carrier {
             let text = Text::of(format_args!("carefree: a fiber cannot start yet: {refusal}\n"));
             let _ = text.write_to(libc::STDERR_FILENO);
         }
-        furnish::strip_idle();
+        idle::strip_idle();
         // SAFETY: this is the carrier's thread, in its own context, where the queue is not locked.
         unsafe { self.queue.push(fiber, SUBMITTED) };
         nap::sleep(POSTPONED);
@@ -263,7 +264,7 @@ impl Carrier {
         let ended =
             self.with_local(|local| (!local.ended.is_empty()).then(|| mem::take(&mut local.ended)));
         drop(ended);
-        furnish::strip_surplus();
+        idle::strip_surplus();
         self.with_local(|local| local.stacks.tidy());
         let calls = calls::made();
         if self.calls_heard.load(Ordering::Relaxed) != calls {
@@ -483,8 +484,10 @@ impl Carrier {
 
 /// Has new fibers get thread-local variables of libraries that were loaded since the last look.
 fn notice_libraries() {
-    if let Some(layout) = tls::mode().layout() {
+    if let Some(layout) = tls::mode().layout().filter(|_| loader::may_have_changed()) {
         // It starts a thread to look. Where none can be had, a later visit tries again.
-        let _ = layout.refresh();
+        if layout.refresh().is_ok() {
+            loader::tell_look();
+        }
     }
 }

@@ -29,6 +29,7 @@ use carefree_ground::mapped::Mapped;
 use carefree_reactor::clock::NEVER;
 use carefree_reactor::{TimerKey, Wheel};
 
+use crate::carrier::policy;
 use crate::fiber::header::FiberRef;
 use crate::protocol::episode::Ticket;
 use crate::protocol::set::Set;
@@ -85,6 +86,7 @@ impl Shard {
         timers.wheel.remove(key);
         if timers.wheel.is_empty() {
             self.next.store(NEVER, Ordering::Relaxed);
+            timers.wheel.shrink(policy::KEPT_TIMERS);
         }
     }
 
@@ -107,6 +109,7 @@ impl Shard {
         if timers.listed && timers.wheel.is_empty() {
             timers.listed = false;
             timed.remove(self.carrier);
+            timers.wheel.shrink(policy::KEPT_TIMERS);
         }
     }
 }

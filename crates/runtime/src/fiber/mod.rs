@@ -8,6 +8,8 @@ pub(crate) mod frames;
 pub(crate) mod furnish;
 pub(crate) mod glimpse;
 pub(crate) mod header;
+#[cfg(not(loom))]
+pub(crate) mod idle;
 #[cfg_attr(loom, path = "../model/names.rs")]
 pub(crate) mod names;
 #[cfg_attr(loom, path = "../model/naming.rs")]
@@ -23,6 +25,8 @@ pub(crate) mod size;
 pub(crate) mod split;
 #[cfg(not(loom))]
 pub mod standard;
+#[cfg(not(loom))]
+pub(crate) mod stock;
 pub(crate) mod unstarted;
 #[cfg(not(loom))]
 pub(crate) mod virtual_time;

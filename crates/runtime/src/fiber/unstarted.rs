@@ -2,7 +2,7 @@
 //!
 //! In a crowd, a fiber gets its stack when it is first entered, from the carrier that enters it. So of a crowd, only those
 //! that have started take memory and room in the caches, and a fiber that is stolen before it starts brings
-//! nothing but its header. A stack was [promised](crate::fiber::furnish::Local::promise) when it was spawned, so
+//! nothing but its header. A stack was [promised](crate::fiber::stock::Stock::promise) when it was spawned, so
 //! that it is refused to the spawning caller, and not here.
 //!
 //! Until then the closure lies where the result will, or, if it is larger, a box of it. The header's `key`, which

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::cell::UnsafeCell;
 use std::fmt;
+use std::io;
 use std::marker::PhantomData;
 use std::mem::{self, MaybeUninit};
 use std::panic::{self, AssertUnwindSafe};
@@ -12,6 +13,7 @@ use carefree_ground::fatal;
 
 use crate::carrier::policy::JOINED;
 use crate::fiber::bed;
+use crate::fiber::current;
 use crate::fiber::header::{AWAITED, DETACHED, FINISHED, FiberRef, STORED};
 use crate::handle::thread::Thread;
 use crate::protocol::episode::Outcome;
@@ -56,6 +58,9 @@ impl<T> JoinHandle<T> {
     /// [`timeout`](crate::timeout()) is over, before the fiber has ended: a [`Cancelled`] or
     /// [`TimedOut`]. The fiber is detached then, and its value dropped when it ends. To keep the
     /// handle in such a case, [`wait`](Self::wait) first.
+    ///
+    /// # Panics
+    /// When the caller is that fiber.
     pub fn join(self) -> thread::Result<T> {
         match self.wait() {
             Ok(()) => self.take(),
@@ -84,7 +89,11 @@ impl<T> JoinHandle<T> {
     /// # Errors
     /// [`Interrupted`] when the caller is cancelled, or its [`timeout`](crate::timeout()) is over, before
     /// the fiber has ended.
+    ///
+    /// # Panics
+    /// When the caller is that fiber.
     pub fn wait(&self) -> Result<(), Interrupted> {
+        self.refuse_own();
         match self.wait_until(Until::WOKEN) {
             // However the wait ended, the value is there.
             _ if self.is_finished() => Ok(()),
@@ -98,8 +107,16 @@ impl<T> JoinHandle<T> {
 
     /// [`join`](Self::join) that nothing cuts short, for callers from which the fiber borrows.
     pub(crate) fn join_uncancellable(self) -> thread::Result<T> {
+        self.refuse_own();
         park::or_abort(|| self.wait_until(Until::WOKEN_ONLY));
         self.take()
+    }
+
+    /// Panics as std does where a thread joins itself, which would wait for ever.
+    fn refuse_own(&self) {
+        if current::current_fiber() == Some(self.fiber.as_ref()) {
+            panic!("failed to join thread: {}", io::Error::from_raw_os_error(libc::EDEADLK));
+        }
     }
 
     /// Waits without taking the value.

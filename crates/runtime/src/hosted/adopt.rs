@@ -24,8 +24,8 @@ use carefree_context::{arch, tls};
 use crate::carrier::carrier;
 use crate::carrier::meter;
 use crate::fiber::current::set_current;
-use crate::fiber::furnish;
 use crate::fiber::header::{FiberRef, Kind};
+use crate::fiber::idle;
 use crate::fiber::registry;
 use crate::fiber::sequences;
 use crate::fiber::size;
@@ -87,11 +87,11 @@ pub unsafe fn adopt<H>(data: &'static H, rest: fn() -> !) -> io::Result<HostedTh
         return Err(io::Error::new(io::ErrorKind::Unsupported, why));
     };
     let runtime = runtime::global()?;
-    let stack = furnish::take(size::default(), shortage::acquire)?;
+    let stack = idle::take(size::default(), shortage::acquire)?;
     let main = match registry::header() {
         Ok(header) => header,
         Err(error) => {
-            furnish::put(stack);
+            idle::put(stack);
             return Err(error);
         }
     };

@@ -92,7 +92,10 @@ unsafe extern "C" fn entry<H: 'static>(data: *mut u8) -> ! {
     unsafe { (record.life.run)(&record.host) };
     life::end_thread_locals(me);
     if me.kind.get() == Kind::Thread {
-        // It has forked, and this is the child, in which it is the only thread.
+        // It has forked, and this is the child.
+        // SAFETY: `create`'s caller has said that this may be called after `run`.
+        unsafe { (record.life.end_in_child)() };
+        // It is the only thread.
         generation::end();
     }
     // SAFETY: `create`'s caller has said that this may be called after `run`.

@@ -38,6 +38,9 @@ pub struct Life<H> {
     pub run: unsafe fn(&H),
     /// Called when the destructors of thread-local variables have run, as the last thing.
     pub end: unsafe fn(&H),
+    /// Called in place of `end` in the child of a fork, where the thread that has forked is a plain one. If that is the
+    /// first of several threads by now, it does not return.
+    pub end_in_child: unsafe fn(),
 }
 
 /// What lies on a hosted thread's stack, but for the first one's.

@@ -53,8 +53,8 @@ use crate::carrier::lookout;
 use crate::carrier::runtimes;
 use crate::fiber::bed;
 use crate::fiber::current;
-use crate::fiber::furnish;
 use crate::fiber::header::{FiberRef, Kind};
+use crate::fiber::idle;
 use crate::fiber::naming;
 use crate::fiber::registry;
 use crate::fiber::sequences;
@@ -220,7 +220,7 @@ fn forget_parent() {
     // SAFETY: this is the only thread, and it has called `fork`, so it is in none of these.
     unsafe {
         offload::renew();
-        furnish::renew();
+        idle::renew();
         pthread::renew();
         bucket::renew();
         naming::renew();

@@ -23,8 +23,8 @@ use crate::carrier::calls;
 use crate::carrier::carrier;
 use crate::carrier::runtimes;
 use crate::fiber::current;
-use crate::fiber::furnish;
 use crate::fiber::header::{FINISHED, Kind, PINNED};
+use crate::fiber::idle;
 use crate::fiber::registry;
 use crate::protocol::sync::Ordering;
 
@@ -52,7 +52,7 @@ pub(crate) fn acquire(size: StackSize, refusal: io::Error) -> io::Result<Stack> 
     loop {
         // Asked before the try: so the last try comes after what they give back until now.
         let patience = if some_are_leaving() { PATIENCE } else { patience_with_carriers(call) };
-        furnish::strip_idle();
+        idle::strip_idle();
         let refusal = match StackPool::global().acquire(size) {
             Err(refusal) => refusal,
             acquired => return acquired,

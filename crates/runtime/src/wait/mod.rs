@@ -6,6 +6,8 @@
 pub(crate) mod cancel;
 #[cfg_attr(loom, path = "../model/limits.rs")]
 pub(crate) mod limits;
+#[cfg(not(loom))]
+pub(crate) mod loader;
 pub mod lot;
 #[cfg(not(loom))]
 pub(crate) mod offload;
@@ -13,6 +15,8 @@ pub mod operation;
 pub(crate) mod park;
 pub mod waiters;
 
+#[cfg(not(loom))]
+pub use loader::{Loader, holds_loader, set_loader};
 pub use park::{Until, park, park_after, park_tagged, sleep_until};
 
 pub use crate::fiber::current::{on_fiber, without_parking};

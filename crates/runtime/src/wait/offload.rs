@@ -13,6 +13,7 @@ use std::thread;
 use crate::carrier::carrier;
 use crate::fiber::current;
 use crate::protocol::reason::Reason;
+use crate::wait::loader;
 use crate::wait::park;
 use carefree_reactor::clock::Virtual;
 
@@ -38,7 +39,8 @@ static POOL: Pool = Pool::new(pool::start_thread, pool::LINGER);
 /// many as `CAREFREE_OFFLOAD` says; further calls wait for their turn, first in, first out. So no more
 /// than that many calls may be under way that wait for each other. A thread that was idle for ten seconds
 /// ends. Where the kernel refuses further threads the pool goes on with those that it has; if it has none,
-/// `f` runs on the carrier.
+/// `f` runs on the carrier. So it does in a constructor or destructor of a library that the fiber loads or unloads: there
+/// the fiber has a lock of the loader's, which `f` may need.
 ///
 /// # Panics
 /// With `f`'s panic, if it panics.
@@ -81,7 +83,7 @@ where
     F: FnOnce() -> R,
 {
     let Some(me) = current::current_fiber() else { return f() };
-    if carrier::of(me).must_not_switch(me) {
+    if carrier::of(me).must_not_switch(me) || loader::holds_loader() {
         return f();
     }
     // Virtual time does not pass while another thread makes the call.

@@ -29,6 +29,12 @@
 //! the fiber looks at all bits when its wait has begun. By the argument of `signal` it finds the bit or is
 //! woken.
 //!
+//! # Polls of connections that are half closed
+//!
+//! A ring ends each poll when the peer has closed its direction (`POLLRDHUP`), wanted or not, and at once if it has done so
+//! before. A caller that waits for anything else would poll again, and keep the processor busy. So such an answer is none:
+//! the poll is begun again as an [unheld](Wait::unheld) one, which epoll watches, and that asks for nothing unwanted.
+//!
 //! *Wake-ups may be for nothing.* Setting its bit is the completing thread's last access to the record (see
 //! `flight` and its model); before that, it has read which fiber to wake. That fiber may be awake, see the bit,
 //! and go on. Then the wake-up may end the fiber's wait for another operation, or that of a later fiber
@@ -105,6 +111,39 @@ pub enum Ended {
 // In the frame of its caller, as the two functions below it: a fiber that waits has fewer frames on its page then.
 #[inline(always)]
 pub unsafe fn perform(op: &Op, how: &Wait<'_>) -> Ended {
+    // SAFETY: as this function demands.
+    match unsafe { perform_once(op, how) } {
+        Ended::Done(result) if !how.unheld && is_unwanted(op, result) => {
+            // SAFETY: as this function demands.
+            unsafe { perform_unheld(op, how) }
+        }
+        ended => ended,
+    }
+}
+
+/// Whether `op` is a poll that has ended because its connection is half closed, which it does not wait for.
+#[inline(always)]
+fn is_unwanted(op: &Op, result: i32) -> bool {
+    const HALF_CLOSED: i32 = libc::POLLRDHUP as i32;
+    match *op {
+        Op::Poll { events, .. } => result == HALF_CLOSED && events as i32 & HALF_CLOSED == 0,
+        _ => false,
+    }
+}
+
+/// # Safety
+/// As for [`perform`].
+#[cold]
+#[inline(never)]
+unsafe fn perform_unheld(op: &Op, how: &Wait<'_>) -> Ended {
+    // SAFETY: as this function demands.
+    unsafe { perform_once(op, &Wait { unheld: true, ..*how }) }
+}
+
+/// # Safety
+/// As for [`perform`].
+#[inline(always)]
+unsafe fn perform_once(op: &Op, how: &Wait<'_>) -> Ended {
     let (me, carrier) = match begin() {
         Ok(begun) => begun,
         Err(ended) => return ended,
@@ -133,6 +172,22 @@ pub unsafe fn perform(op: &Op, how: &Wait<'_>) -> Ended {
 /// # Safety
 /// What `ops` point to is valid until this returns.
 pub unsafe fn perform_any(ops: &[Op], how: &Wait<'_>, results: &mut Vec<Option<i32>>) -> Ended {
+    // SAFETY: as this function demands.
+    let ended = unsafe { perform_any_once(ops, how, results) };
+    let mut answered = ops.iter().zip(&*results).filter_map(|(op, result)| Some((op, (*result)?)));
+    let unwanted = matches!(ended, Ended::Done(1..))
+        && !how.unheld
+        && answered.all(|(op, result)| is_unwanted(op, result));
+    if unwanted {
+        // SAFETY: as this function demands.
+        return unsafe { perform_any_once(ops, &Wait { unheld: true, ..*how }, results) };
+    }
+    ended
+}
+
+/// # Safety
+/// As for [`perform_any`].
+unsafe fn perform_any_once(ops: &[Op], how: &Wait<'_>, results: &mut Vec<Option<i32>>) -> Ended {
     results.clear();
     let (me, carrier) = match begin() {
         Ok(begun) => begun,

@@ -13,7 +13,8 @@ const SHORT: Duration = Duration::from_millis(5);
 fn coroutine<R: 'static>(
     body: impl FnOnce(&Suspender<(), ()>) -> R + 'static,
 ) -> Coroutine<(), (), R> {
-    // SAFETY: the tests run each coroutine to its end on the thread or fiber that makes it.
+    // SAFETY: the tests run each coroutine to its end on the thread or fiber that makes it, and suspend it
+    // within Carefree's own calls alone.
     unsafe { Coroutine::new(|suspender: &Suspender<(), ()>, ()| body(suspender)) }
 }
 
@@ -124,7 +125,8 @@ fn limits_stay_behind_when_a_coroutine_hands_over() {
             let _ = timeout(FOREVER, || s.transfer(player(first), |_| None));
             unreachable!("the first coroutine ends without handing over again");
         };
-        // SAFETY: they end below, before their thread or fiber does.
+        // SAFETY: they end below, before their thread or fiber does, and are suspended within Carefree's own
+        // calls alone.
         let (mut playing, second): (Player, Player) =
             unsafe { (Coroutine::symmetric(first), Coroutine::symmetric(second)) };
         let whole = timeout(FOREVER, || {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use carefree_runtime::{Builder, JoinHandle, park, run, spawn};
+use carefree_runtime::{Builder, JoinHandle, park, park_timeout, run, spawn};
 
 use crate::common::{in_a_process, in_forced_mode, is_child, limit_address_space, text, until};
 
@@ -239,4 +239,78 @@ fn a_wrong_number_of_carriers_is_reported() {
         let line = format!("CAREFREE_CARRIERS={wrong} is not a number of carriers from 1 to 1024");
         assert!(text(&output).contains(&line), "{}", text(&output));
     }
+}
+
+/// The timers of a crowd that slept take no memory when none is left.
+#[test]
+fn sleepers_leave_no_timers() {
+    const CROWD: usize = 100_000;
+    static WAITS: AtomicUsize = AtomicUsize::new(0);
+    fn wait(wait: impl FnOnce()) {
+        WAITS.fetch_add(1, Ordering::Relaxed);
+        wait();
+    }
+    if is_child() {
+        // All fibers live all the time, so that their stacks' memory stays the same.
+        run(|| {
+            let waits = || {
+                wait(park);
+                wait(|| park_timeout(Duration::from_secs(1000)));
+                wait(park);
+            };
+            let fibers: Vec<_> = (0..CROWD).map(|_| spawn(waits)).collect();
+            let resident_in_wait = |number: usize| {
+                until("all wait", || WAITS.load(Ordering::Relaxed) == number * CROWD);
+                let resident = resident();
+                fibers.iter().for_each(|fiber| fiber.thread().unpark());
+                resident
+            };
+            let [_, timed, parked] = [1, 2, 3].map(resident_in_wait);
+            fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+            assert!(timed > parked + 20 * CROWD, "{timed} bytes with timers, {parked} without");
+        });
+        return;
+    }
+    // It takes seconds, and the mode is no matter.
+    if in_forced_mode() {
+        return;
+    }
+    let output = in_a_process("limits::sleepers_leave_no_timers", &[("CAREFREE_CARRIERS", "1")]);
+    assert!(output.status.success(), "{}", text(&output));
+}
+
+/// However deep the fibers of a crowd have gone, their stacks keep no more than is promised when it has ended.
+#[test]
+fn idle_stacks_keep_bounded_memory() {
+    use carefree_context::stack::default_idle_bytes;
+    const PAGES: usize = 10;
+    fn deep(pages: usize) {
+        let mut frame = [0u8; 4096];
+        black_box(&mut frame);
+        if pages > 0 {
+            deep(pages - 1);
+        }
+        black_box(&mut frame);
+    }
+    if is_child() {
+        let crowd = 3 * default_idle_bytes() / (PAGES * 4096);
+        let before = resident();
+        run(move || {
+            static DEEP: AtomicUsize = AtomicUsize::new(0);
+            let wait = || {
+                deep(PAGES);
+                DEEP.fetch_add(1, Ordering::Relaxed);
+                park();
+            };
+            let fibers = (0..crowd).map(|_| spawn(wait)).collect();
+            until("all were deep", || DEEP.load(Ordering::Relaxed) == crowd);
+            assert!(resident() > before + 5 * default_idle_bytes() / 2);
+            end_all(fibers);
+        });
+        let kept = resident() - before;
+        assert!(kept < 3 * default_idle_bytes() / 2, "{kept} bytes are kept");
+        return;
+    }
+    let output = in_a_process("limits::idle_stacks_keep_bounded_memory", &[]);
+    assert!(output.status.success(), "{}", text(&output));
 }

@@ -27,7 +27,9 @@ fn threads_in_place_of_fibers() {
         // Stacks are the threads': our limits and our report of an overflow do not apply.
         "limits::a_carrier_that_memory_is_refused_for_is_not_added",
         "limits::an_overflow_names_the_fiber",
+        "limits::idle_stacks_keep_bounded_memory",
         "limits::idle_stacks_make_room_for_those_of_another_size",
+        "limits::sleepers_leave_no_timers",
         "limits::the_limit_that_refuses_a_stack_is_named",
         "limits::the_size_asked_for_is_checked",
         "sizes::a_guard_as_large_as_asked_for_stops_large_frames",

@@ -3,7 +3,9 @@
 use std::hint::black_box;
 use std::os::unix::process::ExitStatusExt;
 
-use carefree_context::coroutine::{CoroutineState, Suspender, scope as coroutine_scope};
+use carefree_context::coroutine::{
+    CoroutineState, Scope as CoroutineScope, Suspender, scope as coroutine_scope,
+};
 use carefree_context::stack;
 use carefree_runtime::{Builder, on_large_stack, park, run, spawn, yield_now};
 
@@ -231,33 +233,37 @@ fn libc_knows_the_stack_of_coroutines_and_large_calls() {
     let turns = || {
         let before = bounds();
         assert!(knows_its_stack());
-        coroutine_scope(|scope| {
-            let mut coroutine = scope.coroutine(|suspender: &Suspender<(), bool>, ()| {
-                suspender.suspend(knows_its_stack());
-                on_large_stack(4 << 20, || {
-                    suspender.suspend(knows_its_stack());
-                    suspender.suspend(knows_its_stack());
-                });
-                suspender.suspend(knows_its_stack());
-            });
-            assert_eq!(coroutine.resume(()), CoroutineState::Yielded(true), "in a coroutine");
-            assert_eq!(coroutine.resume(()), CoroutineState::Yielded(true), "in its large call");
-            assert_eq!(bounds(), before, "suspended within a large call");
-            on_large_stack(8 << 20, || {
-                let outer = bounds();
-                assert!(knows_its_stack());
-                assert_eq!(coroutine.resume(()), CoroutineState::Yielded(true), "back in it");
-                assert_eq!(bounds(), outer);
-                assert_eq!(coroutine.resume(()), CoroutineState::Yielded(true), "out of it");
-                assert_eq!(bounds(), outer);
-            });
-            assert_eq!(bounds(), before, "after both");
-            assert_eq!(coroutine.resume(()), CoroutineState::Complete(()));
-        });
+        // SAFETY: the coroutine is suspended within Carefree's own calls alone.
+        unsafe { coroutine_scope(suspends_in_a_large_call) };
         assert_eq!(bounds(), before);
     };
     spawn(turns).join().unwrap();
     std::thread::spawn(turns).join().unwrap();
+}
+
+fn suspends_in_a_large_call(scope: &CoroutineScope<'_>) {
+    let before = bounds();
+    let mut coroutine = scope.coroutine(|suspender: &Suspender<(), bool>, ()| {
+        suspender.suspend(knows_its_stack());
+        on_large_stack(4 << 20, || {
+            suspender.suspend(knows_its_stack());
+            suspender.suspend(knows_its_stack());
+        });
+        suspender.suspend(knows_its_stack());
+    });
+    assert_eq!(coroutine.resume(()), CoroutineState::Yielded(true), "in a coroutine");
+    assert_eq!(coroutine.resume(()), CoroutineState::Yielded(true), "in its large call");
+    assert_eq!(bounds(), before, "suspended within a large call");
+    on_large_stack(8 << 20, || {
+        let outer = bounds();
+        assert!(knows_its_stack());
+        assert_eq!(coroutine.resume(()), CoroutineState::Yielded(true), "back in it");
+        assert_eq!(bounds(), outer);
+        assert_eq!(coroutine.resume(()), CoroutineState::Yielded(true), "out of it");
+        assert_eq!(bounds(), outer);
+    });
+    assert_eq!(bounds(), before, "after both");
+    assert_eq!(coroutine.resume(()), CoroutineState::Complete(()));
 }
 
 /// However little a large call asks for, its stack takes this much address space.

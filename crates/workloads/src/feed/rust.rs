@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Instant;
 
-use carefree::{CoroutineState, Runtime, StackSize, Suspender, coroutine_scope};
+use carefree::{CoroutineScope, CoroutineState, Runtime, StackSize, Suspender, coroutine_scope};
 
 use super::meal::{Fed, How, Meal};
 use super::person::Person;
@@ -90,46 +90,49 @@ fn by_coroutines(meal: &Meal) -> Result<Done, Failure> {
 }
 
 fn resumed(meal: &Meal) -> Result<Done, Failure> {
-    coroutine_scope(|scope| {
-        let Meal { nutrients, yields, .. } = *meal;
-        let mut hungry = Vec::with_capacity(capacity(meal));
-        for reached in 0..meal.people {
-            let coroutine = scope.coroutine_with_stack_size(
-                StackSize::DEFAULT,
-                move |suspender: &Suspender<(), ()>, ()| {
-                    let mut person = Person::new(nutrients);
-                    if yields {
-                        person.eat(|| suspender.suspend(()));
-                    } else {
-                        person.eat(|| ());
-                    }
-                    person
-                },
-            );
-            hungry.push(coroutine.map_err(|error| {
-                Failure::new(format!(
-                    "coroutine {} of {} could not be made: {error}",
-                    reached + 1,
-                    meal.people
-                ))
-            })?);
-        }
-        let mut switches = 0;
-        let mut people = Vec::with_capacity(capacity(meal));
-        while !hungry.is_empty() {
-            hungry.retain_mut(|coroutine| match coroutine.resume(()) {
-                CoroutineState::Yielded(()) => {
-                    switches += 1;
-                    true
+    // SAFETY: the coroutines suspend within no call that sets a thread-local variable.
+    unsafe { coroutine_scope(|scope| resumed_in(scope, meal)) }
+}
+
+fn resumed_in(scope: &CoroutineScope<'_>, meal: &Meal) -> Result<Done, Failure> {
+    let Meal { nutrients, yields, .. } = *meal;
+    let mut hungry = Vec::with_capacity(capacity(meal));
+    for reached in 0..meal.people {
+        let coroutine = scope.coroutine_with_stack_size(
+            StackSize::DEFAULT,
+            move |suspender: &Suspender<(), ()>, ()| {
+                let mut person = Person::new(nutrients);
+                if yields {
+                    person.eat(|| suspender.suspend(()));
+                } else {
+                    person.eat(|| ());
                 }
-                CoroutineState::Complete(person) => {
-                    people.push(person);
-                    false
-                }
-            });
-        }
-        Ok((switches, people))
-    })
+                person
+            },
+        );
+        hungry.push(coroutine.map_err(|error| {
+            Failure::new(format!(
+                "coroutine {} of {} could not be made: {error}",
+                reached + 1,
+                meal.people
+            ))
+        })?);
+    }
+    let mut switches = 0;
+    let mut people = Vec::with_capacity(capacity(meal));
+    while !hungry.is_empty() {
+        hungry.retain_mut(|coroutine| match coroutine.resume(()) {
+            CoroutineState::Yielded(()) => {
+                switches += 1;
+                true
+            }
+            CoroutineState::Complete(person) => {
+                people.push(person);
+                false
+            }
+        });
+    }
+    Ok((switches, people))
 }
 
 fn capacity(meal: &Meal) -> usize {

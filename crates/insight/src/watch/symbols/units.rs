@@ -498,8 +498,27 @@ mod tests {
         addresses: Vec<u64>,
     }
 
-    /// The smallest unit with enough functions.
-    fn place(sections: &Sections<'_>) -> Option<Place> {
+    /// How many functions and places in sources are found for these addresses.
+    fn found(sections: &Sections<'_>, addresses: &[u64]) -> (usize, usize) {
+        let wanted = u64::MAX >> (MOST - addresses.len());
+        let (mut functions, mut places, mut paths) = (0, 0, Text::new());
+        look_up(sections, addresses, wanted, &mut paths, &mut |symbol| {
+            functions += usize::from(symbol.name.is_some());
+            places += usize::from(symbol.file.is_some());
+        });
+        (functions, places)
+    }
+
+    /// The smallest unit with enough functions, of which some are found in it alone. (Of others the linker has left the code
+    /// out.)
+    fn place(contents: &[&[u8]]) -> Option<Place> {
+        let sections = &sections(contents)?;
+        let is_whole = |begin: usize, end: usize, addresses: &[u64]| {
+            let mut alone = contents.to_vec();
+            alone[0] = &contents[0][begin..end];
+            let found = self::sections(&alone).map(|sections| found(&sections, addresses));
+            found.is_some_and(|(functions, places)| functions > 0 && places > 0)
+        };
         let mut units = sections.info.units();
         let mut best: Option<Place> = None;
         while let Ok(Some(header)) = units.next() {
@@ -513,7 +532,7 @@ mod tests {
             let table = Lines::at(sections.lines, lines).unwrap();
             table.run(&mut |from, _, _, _| addresses.push(from));
             addresses.truncate(MOST);
-            if addresses.len() > 8 {
+            if addresses.len() > 8 && is_whole(begin, end, &addresses) {
                 let abbreviations = unit.header.debug_abbrev_offset().0;
                 best = Some(Place { begin, end, abbreviations, lines, addresses });
             }
@@ -531,8 +550,7 @@ mod tests {
             let found = table.section_by_name(LittleEndian, name.as_bytes());
             found.map_or(&[][..], |(_, s)| s.data(LittleEndian, &*file).unwrap()).to_vec()
         });
-        let all = sections(&whole.each_ref().map(|bytes| &**bytes));
-        let Some(place) = all.as_ref().and_then(place) else {
+        let Some(place) = place(&whole.each_ref().map(|bytes| &**bytes)) else {
             return eprintln!("skipped: there is no debug information");
         };
         whole[0] = whole[0][place.begin..place.end].to_vec();
@@ -563,12 +581,9 @@ mod tests {
                 contents[7] = &contents[7][..damage.below(contents[7].len())];
             }
             if let Some(sections) = sections(&contents) {
-                let wanted = u64::MAX >> (MOST - place.addresses.len());
-                let mut paths = Text::new();
-                look_up(&sections, &place.addresses, wanted, &mut paths, &mut |symbol| {
-                    functions += usize::from(symbol.name.is_some());
-                    places += usize::from(symbol.file.is_some());
-                });
+                let (more, further) = found(&sections, &place.addresses);
+                functions += more;
+                places += further;
             }
             for (section, at, byte) in undo.into_iter().rev() {
                 whole[section][at] = byte;

@@ -3,7 +3,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use carefree_ground::{fatal, number};
+use carefree_ground::fatal;
+use carefree_ground::number::Own;
 
 use crate::clock;
 use crate::sys::bell::Bell;
@@ -18,7 +19,7 @@ pub(super) const BELL: u64 = u64::MAX;
 
 #[derive(Debug)]
 pub(crate) struct Poller {
-    fd: OwnedFd,
+    fd: Own,
     /// Whether the kernel has `epoll_pwait2` (Linux 5.11), as far as is known.
     precise: bool,
 }
@@ -43,7 +44,7 @@ impl Poller {
         .map_err(io::Error::from_raw_os_error)?;
         // SAFETY: a new descriptor, which nothing else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
-        let poller = Poller { fd: number::raise(fd), precise: true };
+        let poller = Poller { fd: Own::new(fd), precise: true };
         if let Some(bell) = bell {
             let each = (libc::EPOLLIN | libc::EPOLLET) as u32;
             let added = poller.control(Change::Add, bell.fd(), each, BELL);

@@ -49,10 +49,11 @@
 //!
 //! epoll reports an error always, whether asked for or not. Some errors end no call: while a socket has notices in its
 //! error queue (`IP_RECVERR`, `MSG_ZEROCOPY`), which only `recvmsg` with `MSG_ERRQUEUE` takes out, a read still waits
-//! for data. Armed again, such a descriptor would be reported at once, over and over. So after an event with an error
-//! that ended no operation, the descriptor is armed for changes (`EPOLLET`) in place of one report: that is reported
-//! once more, and then for each thing that arrives. It stays armed, until an event has no error, or comes when no
-//! operation waits.
+//! for data. Armed again, such a descriptor would be reported at once, over and over. So after [`VAIN`] events in a row
+//! with an error that ended no operation, the descriptor is armed for changes (`EPOLLET`) in place of one report: that is
+//! reported once more, and then for each thing that arrives. It stays armed, until an event has no error, or comes when no
+//! operation waits. (Not after the first such event: a call may fail to notice the error for another reason, and there is no
+//! change that would have it tried again.)
 
 use std::io;
 use std::os::fd::RawFd;
@@ -68,6 +69,8 @@ use crate::sys::waiting::Waiting;
 
 /// A name that is ignored: that of descriptor -1 in a generation that is never given.
 const NO_NAME: u64 = u32::MAX as u64;
+/// So many events in a row that ended no operation, though they had an error, have the descriptor armed for changes.
+const VAIN: u8 = 16;
 /// Events that are always reported.
 const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
 
@@ -104,6 +107,8 @@ struct Watch {
     armed: u32,
     /// Whether it is armed for changes, and stays so: see the module.
     edges: bool,
+    /// How many events in a row had an error and ended no operation, up to [`VAIN`].
+    vain: u8,
     /// The operations that wait for it, in lines by kind of event.
     lines: [Line; LINES],
 }
@@ -320,7 +325,8 @@ impl Watcher {
             result => result?,
         }
         self.generation = generation;
-        let watch = Watch { generation, armed: events, edges: false, lines: Default::default() };
+        let watch =
+            Watch { generation, armed: events, edges: false, vain: 0, lines: Default::default() };
         self.watches.insert(fd, watch);
         Ok(())
     }
@@ -408,7 +414,11 @@ impl Watcher {
             }
             !gone
         });
-        watch.edges |= vain && events & ALWAYS != 0;
+        watch.vain = match vain && events & ALWAYS != 0 {
+            true => watch.vain.saturating_add(1),
+            false => 0,
+        };
+        watch.edges |= watch.vain >= VAIN;
         let is_armed = was_for_changes && watch.edges && wanted & !watch.armed == 0;
         if waits && !is_armed {
             if let Err(errno) = self.watch(fd, wanted) {

@@ -15,7 +15,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
 
 use carefree_ground::fatal;
-use io_uring::{IoUring, cqueue, opcode, squeue::Entry, types};
+use io_uring::{cqueue, opcode, squeue::Entry, types};
 
 use super::cancels::Cancels;
 use super::entry;
@@ -25,6 +25,7 @@ use crate::clock;
 use crate::faults;
 use crate::idle::Idle;
 use crate::op::{Completion, Completions, Op, Unsupported};
+use crate::sys::make_ring::OwnRing;
 use crate::sys::raw::syscall;
 
 /// Tokens of the driver's own entries, above [`Driver::TOKEN_MAX`](crate::Driver).
@@ -48,7 +49,7 @@ struct WaitArgument {
 }
 
 pub(crate) struct Ring {
-    ring: ManuallyDrop<IoUring>,
+    ring: ManuallyDrop<OwnRing>,
     /// Entries that the kernel did not take yet.
     backlog: VecDeque<Entry>,
     pending: usize,
@@ -94,7 +95,7 @@ impl Ring {
 
     /// Enters the kernel without a request, to check whether that is permitted.
     pub(super) fn try_out(&mut self) -> io::Result<()> {
-        self.enter(0, 0, ENTER_GETEVENTS, None).map(drop).map_err(io::Error::from_raw_os_error)
+        self.try_enter(0, 0, ENTER_GETEVENTS, None).map(drop).map_err(io::Error::from_raw_os_error)
     }
 
     pub(crate) fn pending(&self) -> usize {
@@ -267,6 +268,24 @@ impl Ring {
 
     /// `io_uring_enter`. Returns how many entries were taken.
     fn enter(
+        &mut self,
+        submit: usize,
+        complete: u32,
+        flags: u32,
+        limit: Option<&types::Timespec>,
+    ) -> Result<usize, i32> {
+        let result = self.try_enter(submit, complete, flags, limit);
+        if let Err(errno @ (libc::ENOSYS | libc::EPERM | libc::EACCES)) = result {
+            fatal::abort(format_args!(
+                "io_uring_enter is refused since the program has begun to use it (errno {errno}), as by a \
+                 seccomp filter: set CAREFREE_REACTOR=epoll, or have the filter allow it"
+            ));
+        }
+        result
+    }
+
+    /// [`enter`](Self::enter), which the kernel may refuse altogether.
+    fn try_enter(
         &mut self,
         submit: usize,
         complete: u32,

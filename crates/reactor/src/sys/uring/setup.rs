@@ -2,11 +2,11 @@
 
 use std::io;
 
-use io_uring::{IoUring, Probe};
+use io_uring::Probe;
 
 use super::finish::Finish;
 use crate::faults;
-use crate::sys::make_ring::{self as flags, make_ring};
+use crate::sys::make_ring::{self as flags, OwnRing, make_ring};
 
 /// Entries that can be queued without entering the kernel, 64 bytes each.
 const SUBMISSIONS: u32 = 256;
@@ -18,7 +18,7 @@ pub(super) const COMPLETIONS: u32 = 32 * SUBMISSIONS;
 
 /// A new ring.
 pub(super) struct Setup {
-    pub(super) ring: IoUring,
+    pub(super) ring: OwnRing,
     /// The operations that the kernel supports: bit n for `IORING_OP_` number n.
     pub(super) known: u128,
     /// The set-up, in a few words.
@@ -67,7 +67,7 @@ pub(super) fn make() -> io::Result<Setup> {
 }
 
 /// Checks what the kernel supports.
-fn check(ring: IoUring, description: &'static str) -> io::Result<Setup> {
+fn check(ring: OwnRing, description: &'static str) -> io::Result<Setup> {
     let has = ring.params();
     // Linux 5.13 introduced tagged resources, and multishot polls, which have no feature bit.
     if !(has.is_feature_nodrop() && has.is_feature_ext_arg() && has.is_feature_resource_tagging()) {

@@ -36,12 +36,13 @@ use std::time::Duration;
 use carefree_ground::lock::Lock;
 use carefree_reactor::{Idle, clock};
 
-use crate::carrier::launch::launch;
+use crate::carrier::launch::{launch, launch_without_std};
 use crate::carrier::wake::end_claimed;
 use crate::fiber::header::FiberRef;
 use crate::protocol::episode::Ticket;
 use crate::protocol::generation;
 use crate::protocol::sync::{AtomicUsize, Ordering};
+use crate::wait::loader;
 
 /// How long an idle worker stays.
 pub(super) const LINGER: Duration = Duration::from_secs(10);
@@ -374,7 +375,13 @@ impl Pool {
 }
 
 pub(super) fn start_thread(pool: &'static Pool) -> io::Result<()> {
-    launch("carefree-offload", || pool.work()).map(drop)
+    const NAME: &str = "carefree-offload";
+    // A thread of std's waits for the loader's lock when it begins: a fiber may hold that which waits for this thread.
+    let launched = match loader::is_known() {
+        true => launch_without_std(NAME, || pool.work()),
+        false => launch(NAME, || pool.work()),
+    };
+    launched.map(drop)
 }
 
 /// Counts for the tests.
