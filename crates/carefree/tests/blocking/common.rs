@@ -1,5 +1,6 @@
 //! Helpers for the tests of all families.
 
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -85,4 +86,11 @@ pub(crate) fn timed_out<T>(f: impl FnOnce() -> T) -> T {
     let mut value = None;
     assert!(carefree::timeout(MOMENT, || value = Some(f())).is_err());
     value.unwrap()
+}
+
+/// Both ends of a connection.
+pub(crate) fn tcp() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (client, listener.accept().unwrap().0)
 }

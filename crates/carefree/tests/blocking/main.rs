@@ -34,4 +34,5 @@ mod start;
 mod transfer;
 mod variants;
 mod virtual_time;
+mod waitall;
 mod words;
