@@ -238,11 +238,10 @@ unsafe fn set_exceptions(exceptions: u16) {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use super::*;
 
-    #[cfg(target_arch = "x86_64")]
     #[test]
     fn exceptions_are_put_back() {
         let before = FloatState::current();
