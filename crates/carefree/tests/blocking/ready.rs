@@ -373,6 +373,28 @@ fn epoll_waits_for_its_files() {
     });
 }
 
+/// Also where reads have found nothing before, after which calls are no longer tried first.
+#[test]
+fn epoll_wait_says_what_is_no_instance() {
+    on_one_carrier(|| {
+        let (mut reader, writer) = UnixStream::pair().unwrap();
+        let writing = spawn(move || {
+            for _ in 0..8 {
+                carefree::sleep(MOMENT / 4);
+                (&writer).write_all(b"x").unwrap();
+            }
+            writer
+        });
+        for _ in 0..8 {
+            reader.read_exact(&mut [0]).unwrap();
+        }
+        let no_instance = mem::ManuallyDrop::new(Epoll(reader.as_raw_fd()));
+        assert_eq!(no_instance.wait(MOMENT.as_millis() as c_int), Err(libc::EINVAL));
+        assert_eq!(no_instance.wait(-1), Err(libc::EINVAL));
+        drop(writing.join().unwrap());
+    });
+}
+
 #[test]
 fn each_event_of_an_epoll_that_many_wait_for_is_seen_once() {
     run(|| {

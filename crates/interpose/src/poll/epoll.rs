@@ -1,6 +1,7 @@
 //! `epoll_wait`, `epoll_pwait`, `epoll_pwait2`.
 
 use std::ffi::c_int;
+use std::mem;
 
 use carefree_runtime::clock::{self, NEVER};
 use libc::{epoll_event, sigset_t, timespec};
@@ -134,9 +135,11 @@ fn epoll_until(
                 return tried;
             }
         }
-        tries = true;
+        let was_tried = mem::replace(&mut tries, true);
         let woken = match collect(&op, epoll, deadline) {
             Ok(found) => return Ok(found),
+            // Only a try says that the file is no instance of epoll.
+            Err(Woken::Unsupported) if !was_tried => continue,
             Err(Woken::Unsupported) => park(&mut wanted, deadline),
             Err(woken) => woken,
         };
