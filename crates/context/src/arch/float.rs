@@ -163,6 +163,24 @@ impl FloatState {
         return FloatControl { fpcr: self.fpcr };
     }
 
+    /// Puts [`DEFAULT`](FloatState::DEFAULT) in force, whatever is now.
+    #[inline(always)]
+    pub fn reset() {
+        // SAFETY: the default words, without exceptions; programs may write these registers.
+        unsafe {
+            // To compare takes less than to load.
+            if FloatControl::current() != FloatControl::DEFAULT {
+                FloatControl::DEFAULT.put_in_force();
+            }
+            #[cfg(target_arch = "x86_64")]
+            if status() & EXCEPTIONS != 0 {
+                set_exceptions(0);
+            }
+            #[cfg(target_arch = "aarch64")]
+            std::arch::asm!("msr fpsr, xzr", options(nomem, nostack, preserves_flags));
+        }
+    }
+
     /// Puts the words in force, and has just these exceptions raised, where the default words are in force now.
     ///
     /// # Safety

@@ -97,6 +97,7 @@ where
     // SAFETY: `place` has passed the fiber's `as_ptr`.
     let me = unsafe { FiberRef::from_ptr(data) };
     arrive_on::<RESETS>(me);
+    begin_float();
     // SAFETY: the calling fiber is `me`, which `place` has made for the same types, and this is its only call.
     unsafe { live::<F, T>(me) };
     finish(me)
@@ -169,6 +170,13 @@ fn arrive_on<const RESETS: bool>(me: FiberRef) {
         // SAFETY: the calling fiber has just begun, on a block of this layout.
         unsafe { layout.enter() };
     }
+}
+
+/// Gives a new fiber the floating-point environment that a thread begins with: the fiber that ran here before it may
+/// have ended with another one (flush-to-zero, say), and has raised exceptions. (Not inlined: its frame should not stay.)
+#[inline(never)]
+fn begin_float() {
+    arch::FloatState::reset();
 }
 
 /// Ends the calling fiber.

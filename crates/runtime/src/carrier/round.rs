@@ -46,8 +46,8 @@ impl Carrier {
         set_here(self);
         // SAFETY: the call has no preconditions.
         self.thread.store(unsafe { libc::gettid() }, Ordering::Relaxed);
-        // Threads started by std have one already. (Until the carrier ends: not by a thread-local variable, for which
-        // libc would take the loader's lock, and a fiber may have that which waits for this carrier.)
+        // (Until the carrier ends: not by a thread-local variable, for which libc would take the loader's lock, and a fiber
+        // may have that which waits for this carrier.)
         let _alternate_stack = overflow::AlternateStack::new();
         // SAFETY: nothing else accesses the carrier's own context before a fiber runs, and then only the
         // switches of this thread.

@@ -372,3 +372,26 @@ fn handles_can_be_sent_and_shared() {
     both::<Runtime>();
     both::<Builder>();
 }
+
+/// One that ends with another floating-point environment, as code does that computes without denormal numbers, leaves it
+/// to no other.
+#[test]
+fn each_begins_with_the_default_floating_point_environment() {
+    unsafe extern "C" {
+        fn fesetround(direction: i32) -> i32;
+        fn fegetround() -> i32;
+        fn feraiseexcept(exceptions: i32) -> i32;
+        fn fetestexcept(exceptions: i32) -> i32;
+    }
+    const UPWARD: i32 = if cfg!(target_arch = "x86_64") { 0x800 } else { 0x40_0000 };
+    /// Division by zero and overflow.
+    const RAISED: i32 = if cfg!(target_arch = "x86_64") { 0xc } else { 0x6 };
+    for _ in 0..16 {
+        // SAFETY: these concern the caller alone, which computes nothing more.
+        let ended = spawn(|| unsafe { (fesetround(UPWARD), feraiseexcept(RAISED)) });
+        assert_eq!(ended.join().unwrap(), (0, 0));
+        // SAFETY: they only look.
+        let next = spawn(|| unsafe { (fegetround(), fetestexcept(RAISED)) });
+        assert_eq!(next.join().unwrap(), (0, 0));
+    }
+}
