@@ -24,7 +24,7 @@ use crate::ipc::{posix_queue, system_v};
 use crate::poll::{epoll, pollfd, select};
 use crate::process::wait;
 use crate::socket::{accept, connect, messages, receive, receive_message, send};
-use crate::thread::{name, sched_yield};
+use crate::thread::{alternate_stack, name, sched_yield};
 use crate::time::{duration, sleep};
 use crate::transfer::{copy, sendfile, splice};
 use crate::wait::readiness::SIGNALS;
@@ -202,6 +202,7 @@ unsafe fn by_stand_in(number: c_long, arguments: [usize; 6]) -> Option<c_long> {
             }
             libc::SYS_msync => sync::msync(word(a), b, c as c_int).into(),
             libc::SYS_prctl => name::prctl(a as c_int, word(b), word(c), word(d), word(e)).into(),
+            libc::SYS_sigaltstack => alternate_stack::sigaltstack(word(a), word(b)).into(),
             libc::SYS_flock => lock::flock(fd, b as c_int).into(),
             libc::SYS_wait4 => wait::wait4(word(a), word(b), c as c_int, word(d)).into(),
             libc::SYS_close => close::close(fd).into(),

@@ -22,6 +22,7 @@ static HOST: Host = Host {
     detach: thread::detach,
     set_name: thread::set_name,
     get_name: thread::get_name,
+    alternate_stack: signal::alternate_stack,
     call: thread::by_number,
     time_used: thread::time_shown,
     handle_signals: signal::amid_call,

@@ -8,6 +8,7 @@
 #[macro_use]
 extern crate carefree_testing;
 
+mod alternate_stacks;
 mod busy;
 mod closing;
 mod common;

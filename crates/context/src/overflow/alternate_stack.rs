@@ -22,9 +22,9 @@ use crate::stack::sys;
 /// # Errors
 /// When there is no memory for it.
 pub fn ensure_alternate_stack() -> io::Result<()> {
-    if let Some(stack) = AlternateStack::new()? {
+    if has_none(&current_alternate()) {
         // In a thread that is ending, whose thread-locals are destroyed, the mapping is leaked.
-        let map = mem::ManuallyDrop::new(stack).0;
+        let map = mem::ManuallyDrop::new(AlternateStack::set(NO_STACK)?).map;
         let _ = OWN.try_with(|slot| slot.0.set(map));
     }
     Ok(())
@@ -41,28 +41,42 @@ struct Own(Cell<*mut libc::c_void>);
 impl Drop for Own {
     fn drop(&mut self) {
         if !self.0.get().is_null() {
-            drop(AlternateStack(self.0.get()));
+            drop(AlternateStack { map: self.0.get(), before: NO_STACK });
         }
     }
 }
 
-/// An alternate signal stack, in a mapping with a guard. Dropped on another
-/// kernel thread than the one that made it, it stays mapped.
+/// An alternate signal stack, in a mapping with a guard; dropped, the thread has the one that it had before. Dropped
+/// on another kernel thread than the one that made it, it stays mapped.
 ///
 /// [`ensure_alternate_stack`] frees one by a thread-local variable with a destructor, for which libc takes the loader's
 /// lock; a thread that must not wait for that keeps one of these.
 #[derive(Debug)]
-pub struct AlternateStack(*mut libc::c_void);
+pub struct AlternateStack {
+    map: *mut libc::c_void,
+    before: libc::stack_t,
+}
+
+/// What a thread has that has set none.
+const NO_STACK: libc::stack_t =
+    libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
 
 impl AlternateStack {
-    /// One for the calling kernel thread, unless that has one already.
+    /// One for the calling kernel thread, unless that has one as large. (Those of std's threads have a few pages, which
+    /// suffice for std's own handler, but not for those of programs.)
     ///
     /// # Errors
     /// When there is no memory for it.
     pub fn new() -> io::Result<Option<AlternateStack>> {
-        if current_alternate().ss_flags & libc::SS_DISABLE == 0 {
+        let before = current_alternate();
+        if !has_none(&before) && before.ss_size >= alternate_bytes() {
             return Ok(None);
         }
+        AlternateStack::set(before).map(Some)
+    }
+
+    /// One for the calling kernel thread, which has `before`.
+    fn set(before: libc::stack_t) -> io::Result<AlternateStack> {
         let page = sys::page_size();
         let bytes = mapped_bytes() - page;
         let (protection, flags) =
@@ -83,27 +97,25 @@ impl AlternateStack {
                 libc::munmap(map, page + bytes);
                 return Err(error);
             }
-            Ok(Some(AlternateStack(map)))
+            Ok(AlternateStack { map, before })
         }
     }
 }
 
 impl Drop for AlternateStack {
     fn drop(&mut self) {
-        let (map, bytes) = (self.0, mapped_bytes());
+        let (map, bytes) = (self.map, mapped_bytes());
         let current = current_alternate();
         // A fiber with thread-locals of its own may have made it on one kernel thread and end
         // on another, and the program may have set another stack since. Then the mapping may be in
         // use and is leaked.
-        if current.ss_flags & libc::SS_DISABLE == 0
+        if !has_none(&current)
             && (map as usize..map as usize + bytes).contains(&(current.ss_sp as usize))
         {
-            let disable =
-                libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
-            // SAFETY: the memory is unmapped only after the kernel has stopped using it. The kernel
-            // refuses that while the thread is on this stack.
+            // SAFETY: what the thread had before is still there: it lasts until the thread ends. The memory is unmapped
+            // only after the kernel has stopped using it. The kernel refuses that while the thread is on this stack.
             unsafe {
-                if libc::sigaltstack(&raw const disable, ptr::null_mut()) == 0 {
+                if libc::sigaltstack(&raw const self.before, ptr::null_mut()) == 0 {
                     libc::munmap(map, bytes);
                 }
             }
@@ -111,9 +123,12 @@ impl Drop for AlternateStack {
     }
 }
 
+fn has_none(stack: &libc::stack_t) -> bool {
+    stack.ss_flags & libc::SS_DISABLE != 0
+}
+
 fn current_alternate() -> libc::stack_t {
-    let mut current =
-        libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
+    let mut current = NO_STACK;
     // SAFETY: only writes to `current`.
     unsafe { libc::sigaltstack(ptr::null(), &raw mut current) };
     current

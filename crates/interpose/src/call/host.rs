@@ -48,6 +48,8 @@ pub struct Host {
     pub set_name: unsafe fn(libc::pthread_t, *const c_char) -> Option<c_int>,
     /// `pthread_getname_np`.
     pub get_name: unsafe fn(libc::pthread_t, *mut c_char, usize) -> Option<c_int>,
+    /// `sigaltstack`: an `errno`, or 0.
+    pub alternate_stack: unsafe fn(*const libc::stack_t, *mut libc::stack_t) -> Option<c_int>,
     /// A system call by its number that no stand-in knows, or a `prctl`.
     pub call: unsafe fn(c_long, [usize; 6]) -> Option<c_long>,
     /// What a clock of processor time shows the calling hosted thread.

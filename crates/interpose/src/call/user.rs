@@ -163,7 +163,7 @@ macro_rules! plain {
 plain! {
     c_int, u8, u32, i64, u64, KernelName,
     libc::timespec, libc::timeval, libc::pollfd, libc::sembuf, libc::flock, libc::iovec, libc::msghdr,
-    libc::mmsghdr, libc::siginfo_t,
+    libc::mmsghdr, libc::siginfo_t, libc::stack_t,
 }
 
 // SAFETY: any bytes are an address, and to have one does no harm. What it leads to is the program's promise,

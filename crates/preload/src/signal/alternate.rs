@@ -12,12 +12,10 @@ use std::ffi::c_int;
 use std::ops::Range;
 
 use carefree_ground::kernel;
+use carefree_interpose::thread::alternate_stack::{NO_STACK, SS_AUTODISARM, check};
 use libc::stack_t;
 
-use crate::thread::record::{self, Alternate, NO_STACK, Record, set_errno};
-
-/// While a handler runs on the stack, the thread has none, so that others may use it meanwhile.
-const SS_AUTODISARM: c_int = 1 << 31;
+use crate::thread::record::{self, Alternate, Record};
 
 /// What the kernel has for the calling kernel thread.
 pub(super) fn kernels() -> stack_t {
@@ -97,16 +95,6 @@ pub(super) fn disarm(record: &Record) {
     }
 }
 
-/// Whether the kernel would take it: an `errno` if not.
-fn check(stack: &stack_t) -> Result<stack_t, c_int> {
-    match stack.ss_flags & !SS_AUTODISARM {
-        libc::SS_DISABLE => Ok(NO_STACK),
-        0 | libc::SS_ONSTACK if stack.ss_size < libc::MINSIGSTKSZ => Err(libc::ENOMEM),
-        0 | libc::SS_ONSTACK => Ok(stack_t { ss_flags: stack.ss_flags & SS_AUTODISARM, ..*stack }),
-        _ => Err(libc::EINVAL),
-    }
-}
-
 /// Gives the calling hosted thread another one: an `errno` if it cannot have that now.
 pub(super) fn set(record: &Record, stack: &stack_t) -> Result<(), c_int> {
     let mut alternate = record.alternate.lock();
@@ -117,11 +105,12 @@ pub(super) fn set(record: &Record, stack: &stack_t) -> Result<(), c_int> {
     Ok(())
 }
 
-/// `sigaltstack` of a hosted thread: an `errno`, or 0.
+/// `sigaltstack` of a hosted thread: an `errno`, or 0; `None` if the caller is none.
 ///
 /// # Safety
 /// Descriptions, or null.
-pub(crate) unsafe fn change(record: &Record, new: *const stack_t, old: *mut stack_t) -> c_int {
+pub(crate) unsafe fn alternate_stack(new: *const stack_t, old: *mut stack_t) -> Option<c_int> {
+    let (_, record) = record::current()?;
     let Alternate(mut before) = *record.alternate.lock();
     if is_callers(&before) {
         before.ss_flags |= libc::SS_ONSTACK;
@@ -130,29 +119,11 @@ pub(crate) unsafe fn change(record: &Record, new: *const stack_t, old: *mut stac
     // SAFETY: as this function demands.
     let new = unsafe { new.as_ref() }.copied();
     if let Some(Err(errno)) = new.map(|new| set(record, &new)) {
-        return errno;
+        return Some(errno);
     }
     if !old.is_null() {
         // SAFETY: as this function demands.
         unsafe { old.write(before) };
     }
-    0
-}
-
-stand_in! {
-    /// `sigaltstack(2)`.
-    fn sigaltstack(new: *const stack_t, old: *mut stack_t) -> c_int {
-        let Some((_, record)) = record::current() else {
-            // SAFETY: the caller's arguments.
-            return unsafe { next(new, old) };
-        };
-        // SAFETY: the caller's arguments.
-        match unsafe { change(record, new, old) } {
-            0 => 0,
-            errno => {
-                set_errno(errno);
-                -1
-            }
-        }
-    }
+    Some(0)
 }

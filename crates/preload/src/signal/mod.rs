@@ -40,7 +40,7 @@ mod timer;
 mod wait;
 
 pub(crate) use action::prepare as prepare_for_crashes;
-pub(crate) use alternate::{change as change_alternate, give_back as give_alternate_back};
+pub(crate) use alternate::{alternate_stack, give_back as give_alternate_back};
 pub(crate) use beside::is_child;
 pub(crate) use carrier::is_ours;
 pub(crate) use deliver::{after_call, amid_call, end, handle, has_come, interrupt, settle_one};

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use carefree_context::arch::FloatState;
 use carefree_ground::lock::Lock;
+use carefree_interpose::thread::alternate_stack::NO_STACK;
 use carefree_runtime::hosted::{self, HostedThread};
 
 use crate::signal::queue::Queue;
@@ -36,10 +37,6 @@ pub(crate) const DETACHED: u32 = 1;
 pub(crate) const ENDED: u32 = 2;
 /// A bit of [`Record::state`]: a join waits for it.
 pub(crate) const AWAITED: u32 = 4;
-
-/// No alternate stack.
-pub(crate) const NO_STACK: libc::stack_t =
-    libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
 
 /// An alternate stack.
 #[derive(Clone, Copy, Debug)]

@@ -15,7 +15,7 @@ use crate::thread::{cpu_time, lateness, record, rights, scheduling};
 /// # Safety
 /// As for the system call.
 pub(crate) unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<c_long> {
-    let (me, record) = record::current()?;
+    let (me, _) = record::current()?;
     let [a, b, c, d, ..] = arguments;
     match number {
         libc::SYS_gettid => Some(me.number().into()),
@@ -55,10 +55,6 @@ pub(crate) unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<
                 result
             };
             Some(answer_of(result))
-        }
-        libc::SYS_sigaltstack => {
-            // SAFETY: as this function demands.
-            Some(answer(unsafe { signal::change_alternate(record, a as *const _, b as *mut _) }))
         }
         // SAFETY: as this function demands, for all of them.
         _ => unsafe {
