@@ -53,6 +53,14 @@ pub fn differences(one: &Environment, other: &Environment) -> Vec<String> {
     let number = |count: usize| (count > 0).then(|| count.to_string());
     let memory = |bytes: Option<u64>| bytes.map(|bytes| format!("{} GiB", gibibytes(bytes)));
     check("processor", one.cpu.clone(), other.cpu.clone());
+    // Older records do not tell these.
+    if one.cores > 0 && other.cores > 0 {
+        check("cores", number(one.cores), number(other.cores));
+    }
+    if let (Some(one), Some(other)) = (one.virtual_machine, other.virtual_machine) {
+        let kind = |is_virtual| Some(if is_virtual { "yes" } else { "no" }.to_owned());
+        check("virtual machine", kind(one), kind(other));
+    }
     check("cores in use", number(one.cores_allowed), number(other.cores_allowed));
     check("memory", memory(one.memory), memory(other.memory));
     found
@@ -103,5 +111,33 @@ mod tests {
         assert_eq!(differences(&named("n1"), &here), Vec::<String>::new());
         assert_eq!(differences(&named("n1"), &named("n2")), ["machine: n1 and n2"]);
         assert_eq!(differences(&here, &other), ["cores in use: 8 and 4"]);
+    }
+
+    /// What gives a machine another name keeps its figures from being judged beside the first one's.
+    #[test]
+    fn machines_of_two_names_differ() {
+        let here = Environment {
+            cpu: Some("Neoverse-N1".into()),
+            cores: 8,
+            cores_allowed: 8,
+            memory: Some(16 << 30),
+            virtual_machine: Some(true),
+            ..Environment::default()
+        };
+        let others = [
+            (Environment { cpu: Some("Neoverse-V1".into()), ..here.clone() }, "processor: "),
+            (Environment { cores: 64, ..here.clone() }, "cores: 8 and 64"),
+            (Environment { cores_allowed: 4, ..here.clone() }, "cores in use: 8 and 4"),
+            (Environment { memory: Some(8 << 30), ..here.clone() }, "memory: 16 GiB and 8 GiB"),
+            (
+                Environment { virtual_machine: Some(false), ..here.clone() },
+                "virtual machine: yes and no",
+            ),
+        ];
+        for (other, told) in others {
+            assert_ne!(name(&here), name(&other));
+            let found = differences(&here, &other);
+            assert!(found.len() == 1 && found[0].starts_with(told), "{found:?}");
+        }
     }
 }
