@@ -189,10 +189,7 @@ pub(crate) fn take(orders: &Bench) -> Result<Finished, (u8, Error)> {
 fn measure(orders: &Bench) -> Result<ExitCode, (u8, Error)> {
     let usage = |error| (exit::USAGE, error);
     let failed = |error| (exit::FAILED, error);
-    let format = orders
-        .format
-        .or_else(|| orders.out.as_deref().and_then(Format::of_file))
-        .unwrap_or(Format::Text);
+    let format = Format::choose(orders.format, orders.out.as_deref()).map_err(usage)?;
     let out = orders.out.as_deref().map(Out::check).transpose().map_err(usage)?;
     let started = Instant::now();
     let Finished { record, path, is_lost } = take(orders)?;

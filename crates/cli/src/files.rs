@@ -36,6 +36,9 @@ fn files(chosen: &Chosen) -> Result<Vec<PathBuf>> {
         }
         found.extend(record::files(name, folder.as_deref())?);
     }
+    if let Some(missing) = found.iter().find(|path| !path.exists()) {
+        bail!("{}: there is no such file or folder", missing.display());
+    }
     Ok(found)
 }
 
@@ -109,7 +112,10 @@ fn verify(chosen: &Chosen) -> Result<ExitCode> {
     let mut text = String::new();
     for path in files(chosen)? {
         let lines = match salvage::read(&path) {
-            Ok(found) => found.damage.iter().map(ToString::to_string).collect(),
+            Ok(found) => {
+                let cut = found.is_cut.then(|| "the last line is half there".to_owned());
+                found.damage.iter().map(ToString::to_string).chain(cut).collect()
+            }
             Err(error) => vec![root(&error)],
         };
         for line in &lines {

@@ -95,7 +95,7 @@ fn done(outcome: Result<()>) -> ExitCode {
 
 /// The records of all names, in order. What is damaged of them is told, and left out.
 fn collect(names: &[String], shown: &Shown) -> Result<Vec<Record>> {
-    let extent = match format_of(shown) {
+    let extent = match format_of(shown)? {
         Format::Json => Extent::Whole,
         _ => Extent::Shown,
     };
@@ -109,14 +109,13 @@ fn collect(names: &[String], shown: &Shown) -> Result<Vec<Record>> {
     Ok(records)
 }
 
-fn format_of(shown: &Shown) -> Format {
-    let by_name = || shown.out.as_deref().and_then(Format::of_file);
-    shown.format.or_else(by_name).unwrap_or(Format::Text)
+fn format_of(shown: &Shown) -> Result<Format> {
+    Format::choose(shown.format, shown.out.as_deref())
 }
 
 /// Renders, and writes the text to the file or to standard output.
 fn show(shown: &Shown, render: impl FnOnce(Format, bool) -> Result<String>) -> Result<()> {
-    let format = format_of(shown);
+    let format = format_of(shown)?;
     match shown.out.as_deref() {
         Some(path) => Out::check(path)?.write(&render(format, false)?),
         None => terminal::print(&render(format, terminal::wants_colour())?),

@@ -149,7 +149,8 @@ fn machines_that_differ_are_told_and_not_judged() {
     let old = record(folder.path(), "old.jsonl", "3.2", 2, &CALM);
     let new = record(folder.path(), "new.jsonl", "3.2", 16, &slower(2.0));
     assert!(
-        stdout(&compare(&old, &new, &[])).contains("different machines (cores in use: 2 and 16)")
+        stdout(&compare(&old, &new, &[]))
+            .contains("different machines (cores: 2 and 16; cores in use: 2 and 16)")
     );
     let output = compare(&old, &new, &["--fail-on-regression", "5"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
@@ -287,7 +288,11 @@ fn mistakes_are_told_in_one_line_with_their_own_exit_code() {
     let folder = tempfile::tempdir().expect("a folder");
     let empty = folder.path().display().to_string();
     let missing = folder.path().join("x.jsonl").display().to_string();
-    let none: [&[&str]; 5] = [
+    let none: [&[&str]; 9] = [
+        &["records", "list", &missing],
+        &["records", "verify", &missing],
+        &["records", "repair", &missing],
+        &["report", "published", "--out", "page.pdf"],
         &["report", &missing],
         &["report", &empty],
         &["compare", "published", &missing],
@@ -300,4 +305,19 @@ fn mistakes_are_told_in_one_line_with_their_own_exit_code() {
         assert_eq!(stderr(&output).lines().count(), 1, "{output:?}");
         assert!(stderr(&output).starts_with("carefree: "), "{output:?}");
     }
+}
+
+/// As after a full disk, or an end amid writing.
+#[test]
+fn a_record_whose_last_line_is_cut_is_not_whole() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = record(folder.path(), "cut.jsonl", "1", 2, &[1.0, 2.0, 3.0]);
+    let text = fs::read_to_string(&path).expect("there");
+    assert!(run(["records", "verify", &path]).status.success());
+    fs::write(&path, &text[..text.len() - 20]).expect("written");
+    let verify = run(["records", "verify", &path]);
+    assert_eq!(verify.status.code(), Some(1), "{verify:?}");
+    assert!(stdout(&verify).contains("cut.jsonl: the last line is half there"), "{verify:?}");
+    assert!(run(["records", "repair", &path]).status.success());
+    assert!(run(["records", "verify", &path]).status.success());
 }

@@ -226,6 +226,7 @@ pub(crate) fn run(
             return Err(missed);
         }
     };
+    let elapsed = watch.started.elapsed();
     // An engine's helpers end by themselves, and have work to do until then.
     if is_local {
         sys::end_orphans();
@@ -237,7 +238,7 @@ pub(crate) fn run(
         status,
         usage,
         seen: Seen {
-            elapsed: watch.started.elapsed(),
+            elapsed,
             threads: watch.meter.as_ref().and_then(Meter::threads),
             memory: watch.meter.as_ref().map(Meter::reading),
             phases: watch.phases,

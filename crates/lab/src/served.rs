@@ -1,5 +1,7 @@
 //! What became of a server under its load, as a sample has it, and the figures that follow from it.
 
+use std::ops::Not;
+
 use carefree_workloads::serve::{Paced, Rushed};
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +24,9 @@ pub(crate) struct Served {
     /// Connections that it closed, as it had said, after many requests each; others were opened.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) closed: u64,
+    /// Whether it was still busy with connections that had been closed when a load began.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub(crate) unsettled: bool,
 }
 
 // `serde` asks by reference.
@@ -72,7 +77,15 @@ mod tests {
         let rushed = Rushed { requests: 3_000, ns: 500_000_000 };
         let paced = Paced { requests: 500, ns: 1_000_000_000, ..Paced::default() };
         let cpu_ns = Some(5_000_000);
-        let served = Served { idle: 100, rushed, paced, cpu_ns, backend_answered: None, closed: 0 };
+        let served = Served {
+            idle: 100,
+            rushed,
+            paced,
+            cpu_ns,
+            backend_answered: None,
+            closed: 0,
+            unsettled: false,
+        };
         assert_eq!(served.cpu_per_request(), Some(10_000.0));
         assert_eq!(served.rate(), Some(6_000.0));
         assert_eq!(served.per_connection(409_600), Some(4_096.0));

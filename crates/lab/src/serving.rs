@@ -181,7 +181,7 @@ pub(crate) fn load(
     look.with_connections();
     client.close(held, connections)?;
     client.close(first, connections)?;
-    settle(look, go_on)?;
+    let mut unsettled = !settle(look, SETTLED_AFTER, go_on)?;
     // Whatever compiles or grows under load does so now.
     let mut busy = client.hold(connections, connections)?;
     let rushed = client.rush(&mut busy, time / 2)?;
@@ -189,26 +189,32 @@ pub(crate) fn load(
     // request costs.
     client.close(busy, connections)?;
     let mut open = client.hold(connections, connections)?;
-    settle(look, go_on)?;
+    unsettled |= !settle(look, SETTLED_AFTER, go_on)?;
     let before = look.processor_time();
     let paced = client.pace(&mut open, rate, time)?;
     let used = before.and_then(|before| look.processor_time()?.checked_sub(before));
     let cpu_ns = used.map(|used| u64::try_from(used.as_nanos()).unwrap_or(u64::MAX));
     let backend_answered = load.check(client.made())?;
     let closed = client.closed();
-    Ok(Served { idle, rushed, paced, cpu_ns, backend_answered, closed })
+    Ok(Served { idle, rushed, paced, cpu_ns, backend_answered, closed, unsettled })
 }
 
+/// A server that is still busy then is given up on.
+const SETTLED_AFTER: Duration = Duration::from_secs(60);
+
 /// Waits until a server has done what there is to do for connections that were closed, or has been
-/// given up on: what comes next would be charged with it.
-fn settle(look: &dyn Look, go_on: &dyn Fn() -> Result<(), Failure>) -> Result<(), Failure> {
+/// given up on: what comes next is charged with it then. Returns whether it has.
+fn settle(
+    look: &dyn Look,
+    most: Duration,
+    go_on: &dyn Fn() -> Result<(), Failure>,
+) -> Result<bool, Failure> {
     const PAUSE: Duration = Duration::from_millis(20);
-    const MOST: Duration = Duration::from_secs(60);
     let started = Instant::now();
     let mut before = look.processor_time();
     let mut quiet = 0;
     // Of a server that cannot be seen this is the pause alone.
-    while quiet < 2 && started.elapsed() < MOST {
+    while quiet < 2 && started.elapsed() < most {
         thread::sleep(PAUSE);
         go_on()?;
         let now = look.processor_time();
@@ -216,7 +222,7 @@ fn settle(look: &dyn Look, go_on: &dyn Fn() -> Result<(), Failure>) -> Result<()
         quiet = if used.is_none_or(|used| used < PAUSE / 10) { quiet + 1 } else { 0 };
         before = now;
     }
-    Ok(())
+    Ok(quiet == 2)
 }
 
 /// Lets the lab and the server, which inherits it, have all connections open.
@@ -248,6 +254,9 @@ pub(crate) fn remarks(trial: &Trial, served: &Served) -> Vec<String> {
             format!("of {} requests a second it answered {}", whole(rate), grouped(reached, 0))
         }),
         late.then(|| "the lab itself was late with some requests, and their latency has it".into()),
+        served.unsettled.then(|| {
+            "it was still busy with connections that had been closed, and its figures have that".into()
+        }),
         (closed > 0).then(|| {
             "the server closes a connection after some number of requests; the next one is in its figures".into()
         }),
@@ -337,11 +346,14 @@ mod tests {
             looks.set(looks.get() + 1);
             Ok(())
         };
-        settle(&Busy(5.into()), &go_on).expect("it ends");
+        assert!(settle(&Busy(5.into()), SETTLED_AFTER, &go_on).expect("it ends"));
         // Five busy looks, and two quiet ones.
         assert_eq!(looks.get(), 7);
-        let given_up = settle(&Busy(5.into()), &|| Err(Failure::new("the server has ended")));
+        let given_up =
+            settle(&Busy(5.into()), SETTLED_AFTER, &|| Err(Failure::new("the server has ended")));
         assert_eq!(given_up.expect_err("an end").message, "the server has ended");
+        let most = Duration::from_millis(50);
+        assert!(!settle(&Busy(100.into()), most, &|| Ok(())).expect("it gives up"));
     }
 
     #[test]
@@ -363,6 +375,7 @@ mod tests {
             cpu_ns: Some(5_000_000),
             backend_answered: None,
             closed: 0,
+            unsettled: false,
         }
     }
 
@@ -371,6 +384,8 @@ mod tests {
         let trial = trial();
         assert!(remarks(&trial, &served(1)).is_empty());
         assert_eq!(remarks(&trial, &served(2)), ["of 500 requests a second it answered 250"]);
+        let unsettled = Served { unsettled: true, ..served(1) };
+        assert!(remarks(&trial, &unsettled)[0].starts_with("it was still busy"));
         let closing = Served { closed: 3, ..served(1) };
         assert!(remarks(&trial, &closing)[0].starts_with("the server closes a connection after"));
         let mut late = served(1);

@@ -49,8 +49,7 @@ pub(super) fn run(orders: &Bench) -> Result<ExitCode, (u8, Error)> {
     let usage = |error| (exit::USAGE, error);
     let failed = |error| (exit::FAILED, error);
     let engine = |error| (exit::ENGINE, error);
-    let by_name = || orders.out.as_deref().and_then(Format::of_file);
-    let format = orders.format.or_else(by_name).unwrap_or(Format::Text);
+    let format = Format::choose(orders.format, orders.out.as_deref()).map_err(usage)?;
     let out = orders.out.as_deref().map(Out::check).transpose().map_err(usage)?;
     let machines = slurm::machines(&orders.fleet).map_err(engine)?;
     machines.iter().try_for_each(|name| task::check_name(name)).map_err(engine)?;

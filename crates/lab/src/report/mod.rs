@@ -25,6 +25,7 @@ mod work;
 use std::path::Path;
 
 pub use annotations::{github, junit};
+use anyhow::{Result, bail};
 pub use comparison::comparison;
 pub use history::history;
 
@@ -50,17 +51,27 @@ named! {
 }
 
 impl Format {
-    /// The format that a file's extension asks for.
-    pub fn of_file(path: &Path) -> Option<Format> {
-        match path.extension()?.to_str()? {
-            "txt" => Some(Format::Text),
-            "json" | "jsonl" => Some(Format::Json),
-            "md" | "markdown" => Some(Format::Markdown),
-            "csv" => Some(Format::Csv),
-            "html" | "htm" => Some(Format::Html),
-            "svg" => Some(Format::Svg),
-            _ => None,
-        }
+    /// The format that is asked for, else the one that the file's extension asks for; text if it has none.
+    ///
+    /// # Errors
+    /// When no format has that extension: the file would hold what its name does not say.
+    pub fn choose(asked: Option<Format>, file: Option<&Path>) -> Result<Format> {
+        let extension = file.and_then(Path::extension);
+        let (None, Some(file), Some(extension)) = (asked, file, extension) else {
+            return Ok(asked.unwrap_or(Format::Text));
+        };
+        Ok(match extension.to_str() {
+            Some("txt") => Format::Text,
+            Some("json" | "jsonl") => Format::Json,
+            Some("md" | "markdown") => Format::Markdown,
+            Some("csv") => Format::Csv,
+            Some("html" | "htm") => Format::Html,
+            Some("svg") => Format::Svg,
+            _ => bail!(
+                "{}: no format has this ending; end it in .txt, .json, .md, .csv, .html or .svg, or say --format",
+                file.display()
+            ),
+        })
     }
 }
 
