@@ -6,9 +6,9 @@
 //! which has a guard and room for what programs do in handlers (`carefree_context::overflow`). A fiber that has
 //! set none is told of that one, so a library that looks for one of some size finds it.
 
-use std::cell::Cell;
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::ptr;
+use std::sync::OnceLock;
 
 use carefree_ground::kernel;
 use libc::stack_t;
@@ -37,10 +37,46 @@ pub fn check(stack: &stack_t) -> Result<stack_t, c_int> {
     }
 }
 
-thread_local! {
-    /// What the fiber has set; zeros if it has set none, for which a new fiber's memory need not be written to.
-    static OWN: Cell<stack_t> =
-        const { Cell::new(stack_t { ss_sp: ptr::null_mut(), ss_flags: 0, ss_size: 0 }) };
+/// The key under which a fiber that has set one keeps it, boxed. (Not a thread-local variable: each fiber would have
+/// its bytes, and few set a stack.)
+static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
+
+/// # Safety
+/// A box of [`set_own`]'s, that nothing uses any more.
+unsafe extern "C" fn free(own: *mut c_void) {
+    // SAFETY: as this function demands.
+    drop(unsafe { Box::from_raw(own.cast::<stack_t>()) });
+}
+
+/// What the fiber has set, if it has.
+fn own() -> Option<stack_t> {
+    let key = (*KEY.get()?)?;
+    // SAFETY: null, or a box of `set_own`'s, which lives until the fiber sets another one or ends.
+    unsafe { libc::pthread_getspecific(key).cast::<stack_t>().as_ref() }.copied()
+}
+
+/// # Errors
+/// `ENOMEM` where there is no key left, or no memory for its value.
+fn set_own(stack: stack_t) -> Result<(), c_int> {
+    let make = || {
+        let mut key = 0;
+        // SAFETY: room for the key, and a function for its values.
+        (unsafe { libc::pthread_key_create(&raw mut key, Some(free)) } == 0).then_some(key)
+    };
+    let key = (*KEY.get_or_init(make)).ok_or(libc::ENOMEM)?;
+    // SAFETY: null, or a box that nothing else refers to while this runs: it is the calling fiber's.
+    if let Some(own) = unsafe { libc::pthread_getspecific(key).cast::<stack_t>().as_mut() } {
+        *own = stack;
+        return Ok(());
+    }
+    let own = Box::into_raw(Box::new(stack));
+    // SAFETY: a key, with the value that its destructor takes.
+    if unsafe { libc::pthread_setspecific(key, own.cast()) } != 0 {
+        // SAFETY: it was not kept.
+        unsafe { free(own.cast()) };
+        return Err(libc::ENOMEM);
+    }
+    Ok(())
 }
 
 fn kernels(new: User<stack_t>, old: User<stack_t>) -> Answer {
@@ -72,15 +108,14 @@ fn change(new: User<stack_t>, old: User<stack_t>) -> Answer {
     kernels(User::NULL, User::lend(&mut carriers))?;
     // The caller may be a handler, which the kernel has called on the carrier's.
     let within = carriers.ss_flags & libc::SS_ONSTACK;
-    let own = OWN.get();
-    let mut before = if own.ss_flags == 0 && own.ss_size == 0 { carriers } else { own };
+    let mut before = own().unwrap_or(carriers);
     before.ss_flags |= within;
     if !new.is_null() {
         let new = new.read()?;
         if within != 0 {
             return Err(libc::EPERM);
         }
-        OWN.set(check(&new)?);
+        set_own(check(&new)?)?;
     }
     if !old.is_null() {
         old.write(before)?;

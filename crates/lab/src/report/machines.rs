@@ -95,7 +95,7 @@ fn by_fiber(view: &View<'_>) -> Table {
     }
     let table =
         Table::new("Across Machines: Thread by Fiber").left(["Runtime", "Workload", "Figure"]);
-    rows(table, found, "Ratios say how many times what a fiber takes a thread takes.")
+    rows(table, found, "Ratio: a thread's figure divided by a fiber's.")
 }
 
 fn by_version(view: &View<'_>) -> Table {
@@ -128,11 +128,7 @@ fn by_version(view: &View<'_>) -> Table {
     }
     let table = Table::new("Across Machines: Version by Version")
         .left(["Runtime", "Unit", "Workload", "Figure"]);
-    rows(
-        table,
-        found,
-        "Ratios say how many times what the older version takes the newer one takes.",
-    )
+    rows(table, found, "Ratio: the newer version's figure divided by the older one's.")
 }
 
 fn rows(table: Table, found: Groups<'_>, note: &str) -> Table {

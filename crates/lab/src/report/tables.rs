@@ -225,7 +225,7 @@ fn summary(view: &View<'_>, crews: &[Crew<'_>]) -> Table {
         ratios |= rows.ratios(figure, ratio, (Seat::Fiber, Seat::Thread));
     }
     if ratios {
-        let note = "Ratios say how many times what a fiber takes a thread takes.";
+        let note = "Ratio: a thread's figure divided by a fiber's.";
         rows.table.notes.push(note.into());
     }
     let shown = [ALLOC.0, SWITCH.0];
