@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use support::{carefree, run, stderr, stdout};
+use support::{carefree, run, said, stderr, stdout};
 
 const SMALL: [&str; 9] =
     ["bench", "--runtime", "carefree,rust", "--quick", "--samples", "2", "--units", "20", "--seed"];
@@ -152,7 +152,7 @@ fn text_has_the_five_tables_and_no_escapes_when_piped() {
         assert!(text.contains(title), "no {title} in {text}");
     }
     assert!(!text.contains('\x1b'), "{text}");
-    assert_eq!(stderr(&output), "", "no progress bar when piped");
+    assert_eq!(said(&output), "", "no progress bar when piped");
 }
 
 #[test]
@@ -458,8 +458,7 @@ fn a_build_ends_with_the_lab() {
         let output = child.wait_with_output().expect("it ends");
         if !is_killed {
             assert_eq!(output.status.code(), Some(130), "{output:?}");
-            let said = "carefree: broken off before the first sample\n";
-            assert_eq!(stderr(&output), said);
+            assert_eq!(said(&output), "carefree: broken off before the first sample\n");
         }
         for process in processes {
             until("the build ends", || !runs(process));

@@ -32,3 +32,11 @@ pub(crate) fn stdout(output: &Output) -> &str {
 pub(crate) fn stderr(output: &Output) -> &str {
     std::str::from_utf8(&output.stderr).expect("text")
 }
+
+/// Standard error but for a line about other tests: each run ends what runs that were killed have left, as some tests
+/// leave it, and says so.
+#[allow(dead_code, reason = "not all of the tests' programs run the lab")]
+pub(crate) fn said(output: &Output) -> String {
+    let is_own = |line: &&str| !line.ends_with("that a run which was killed had left\n");
+    stderr(output).split_inclusive('\n').filter(is_own).collect()
+}
