@@ -64,7 +64,7 @@ static void storm(int signal) {
         assert(waitpid(senders[i], &status, 0) == senders[i]);
         assert(!status);
     }
-    for (int i = 0; i < 1000 && !handled; i++) usleep(1000);
+    for (int i = 0; i < 20000 && !handled; i++) usleep(1000);
     // (The first real-time signal has another number on fibers.)
     printf("%d: %s, %d elsewhere\n", signal < SIGRTMIN ? signal : signal - SIGRTMIN, handled ? "handled" : "lost", elsewhere);
     fflush(stdout);

@@ -92,7 +92,7 @@ int main(void) {
         pthread_cond_signal(&condition);
         pthread_cancel(one);
         pthread_mutex_unlock(&mutex);
-        for (int look = 0; look < 1000 && !woken; look++) usleep(200);
+        for (int look = 0; look < 100000 && !woken; look++) usleep(200);
         assert(woken);
         pthread_mutex_lock(&mutex);
         pthread_cond_broadcast(&condition);

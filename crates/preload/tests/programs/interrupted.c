@@ -151,7 +151,7 @@ static void waits_for_a_handler(void) {
     begun = 1;
     usleep(100000);
     pthread_kill(waiter, SIGUSR1);
-    for (int look = 0; look < 3000 && !handled; look++) usleep(1000);
+    for (int look = 0; look < 20000 && !handled; look++) usleep(1000);
     handled_amid = handled;
 }
 
@@ -251,7 +251,7 @@ static void *arrives(void *argument) {
 
 static void wait_until_handled(pthread_t thread) {
     assert(!pthread_kill(thread, SIGUSR1));
-    for (int look = 0; look < 3000 && !handled; look++) usleep(1000);
+    for (int look = 0; look < 20000 && !handled; look++) usleep(1000);
     printf("amid it: %d\n", handled);
     fflush(stdout);
 }

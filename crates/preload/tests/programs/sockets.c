@@ -44,7 +44,7 @@ static void end(pthread_t thread) {
 static void interrupt(pthread_t thread) {
     int before = handled;
     assert(!pthread_kill(thread, SIGUSR1));
-    for (int look = 0; look < 2000 && handled == before; look++) usleep(1000);
+    for (int look = 0; look < 20000 && handled == before; look++) usleep(1000);
     usleep(20000);
     printf("%s\n", handled == before ? "not handled" : "handled");
 }
