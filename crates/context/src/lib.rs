@@ -7,6 +7,7 @@
 
 pub mod arch;
 pub mod coroutine;
+pub mod exports;
 pub mod extent;
 
 pub mod fork;

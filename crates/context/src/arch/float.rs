@@ -168,10 +168,8 @@ impl FloatState {
     pub fn reset() {
         // SAFETY: the default words, without exceptions; programs may write these registers.
         unsafe {
-            // To compare takes less than to load.
-            if FloatControl::current() != FloatControl::DEFAULT {
-                FloatControl::DEFAULT.put_in_force();
-            }
+            // To read the words, and to compare them, takes more: `stmxcsr` is the slow one.
+            FloatControl::DEFAULT.put_in_force();
             #[cfg(target_arch = "x86_64")]
             if status() & EXCEPTIONS != 0 {
                 set_exceptions(0);

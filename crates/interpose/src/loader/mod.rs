@@ -4,3 +4,5 @@
 pub mod dlopen;
 pub mod library;
 pub mod lock;
+#[cfg(not(target_feature = "crt-static"))]
+mod references;

@@ -4,13 +4,12 @@
 //! own, for the kernel thread that it finds itself on, and sends that one signals. So where such a library is
 //! loaded later, the threads that start in it are no fibers. (Programs that begin with one: `start::has_go`.)
 //!
-//! A library tells by what it exports. It is looked up in memory: `dladdr` and `dlsym` wait for a library that is
-//! just being loaded, whose constructor may wait for this thread.
+//! A library tells by what it [exports](Exports).
 
-use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use carefree_context::exports::Exports;
 use carefree_context::loader;
 use carefree_ground::lock::Lock;
 use carefree_runtime::hosted;
@@ -64,7 +63,8 @@ fn look_up(function: usize) -> Option<(Range<usize>, bool)> {
             let is_this = range.contains(&function);
             if is_this {
                 // SAFETY: the loader describes an object that is there.
-                found = Some((range, unsafe { exports(info, c"_cgo_topofstack") }));
+                let exports = unsafe { Exports::of(info) };
+                found = Some((range, exports.is_some_and(|all| all.has(c"_cgo_topofstack"))));
             }
             is_this
         });
@@ -85,68 +85,4 @@ fn extent(info: &libc::dl_phdr_info) -> Range<usize> {
         from..from + header.p_memsz as usize
     });
     parts.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0)
-}
-
-/// Whether an object exports a symbol, by its table for the loader (`DT_GNU_HASH`).
-///
-/// # Safety
-/// The object stays loaded meanwhile.
-unsafe fn exports(info: &libc::dl_phdr_info, name: &CStr) -> bool {
-    const STRINGS: u64 = 5;
-    const SYMBOLS: u64 = 6;
-    const HASH: u64 = 0x6fff_fef5;
-    let Some(dynamic) = headers(info).iter().find(|header| header.p_type == libc::PT_DYNAMIC)
-    else {
-        return false;
-    };
-    let dynamic = (info.dlpi_addr + dynamic.p_vaddr) as *const [u64; 2];
-    // The loader has made most addresses absolute, but not all objects' (the kernel's own).
-    let entry = |kind: u64| {
-        // SAFETY: the table ends with an entry of kind 0.
-        let entries = (0..).map(|index| unsafe { dynamic.add(index).read() });
-        let found = entries.take_while(|entry| entry[0] != 0).find(|entry| entry[0] == kind);
-        found.map(|entry| match entry[1] < info.dlpi_addr {
-            true => info.dlpi_addr + entry[1],
-            false => entry[1],
-        })
-    };
-    let (Some(strings), Some(symbols), Some(hash)) = (entry(STRINGS), entry(SYMBOLS), entry(HASH))
-    else {
-        return false;
-    };
-    let wanted = name
-        .to_bytes()
-        .iter()
-        .fold(5381u32, |hash, byte| hash.wrapping_mul(33).wrapping_add(u32::from(*byte)));
-    let hash = hash as *const u32;
-    // SAFETY: the table begins with four numbers: of buckets, of the first symbol in it, of words of its filter,
-    // and one for that. The filter's words have 8 bytes; behind them lie the buckets, each a symbol's index or 0,
-    // and a hash for each symbol, whose lowest bit is set in the last one of a bucket.
-    unsafe {
-        let [buckets, first, filter, _] = hash.cast::<[u32; 4]>().read();
-        if buckets == 0 {
-            return false;
-        }
-        let bucket = hash.add(4 + 2 * filter as usize);
-        let chain = bucket.add(buckets as usize);
-        let mut index = bucket.add((wanted % buckets) as usize).read();
-        if index < first {
-            return false;
-        }
-        loop {
-            let found = chain.add((index - first) as usize).read();
-            if found | 1 == wanted | 1 {
-                let symbol = (symbols as *const libc::Elf64_Sym).add(index as usize).read();
-                let own = CStr::from_ptr((strings as usize + symbol.st_name as usize) as *const _);
-                // (It may refer to one of another object.)
-                if own == name && symbol.st_shndx != 0 {
-                    return true;
-                }
-            }
-            if found & 1 != 0 {
-                return false;
-            }
-            index += 1;
-        }
-    }
 }

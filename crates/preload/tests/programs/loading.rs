@@ -8,7 +8,7 @@ use std::process::Command;
 use carefree_testing::artifact::preload;
 use tempfile::TempDir;
 
-use crate::common::{LIBRARY, compare, compare_c, compile_parts};
+use crate::common::{LIBRARY, compare, compare_c, compile, compile_parts};
 
 fn program_and_library(name: &str) -> Option<(TempDir, [PathBuf; 2])> {
     compile_parts(name, [("program", &[]), ("liblater.so", LIBRARY)])
@@ -35,6 +35,15 @@ fn signals_cut_no_lookup_of_a_name_short() {
 #[test]
 fn threads_find_the_initial_values_of_libraries_that_are_loaded_later() {
     compare_with_library("later.c");
+}
+
+/// Functions that it calls, it finds when it first calls them.
+#[test]
+fn programs_that_lie_at_fixed_addresses_have_addresses_of_functions() {
+    let options = ["-fno-pie", "-no-pie", "-Wl,-z,lazy"];
+    if let Some(program) = compile("cc", &options, "fixed.c") {
+        compare(&[program.as_os_str()]);
+    }
 }
 
 /// A constructor has a lock of the loader's while it waits for what a thread of Carefree's, or a carrier that is added,
