@@ -6,6 +6,7 @@
 #![warn(missing_docs)]
 
 pub mod arch;
+pub mod backtrace;
 pub mod coroutine;
 pub mod exports;
 pub mod extent;

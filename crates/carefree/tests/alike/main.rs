@@ -16,3 +16,4 @@ mod modes;
 mod moving;
 mod pointers;
 mod sharing;
+mod traces;

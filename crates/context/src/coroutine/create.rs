@@ -15,6 +15,7 @@ use super::message::Finished;
 use super::switch::receive;
 use super::word::Word;
 use crate::arch::{self, Context, Message, Pair};
+use crate::backtrace::__rust_begin_short_backtrace;
 use crate::overflow;
 use crate::sanitizer::{self, Mark, MarkRef};
 use crate::stack::Stack;
@@ -95,7 +96,7 @@ where
             let f = Control::closure::<F>(control).read();
             (f, receive::<Input>(Message { word, kind }))
         };
-        f(control, input)
+        __rust_begin_short_backtrace(|| f(control, input))
     }));
     let finished = ManuallyDrop::new(Finished { control, result });
     let mut unused = Context::empty();

@@ -4,6 +4,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::Ordering;
 
 use carefree_context::arch;
+use carefree_context::backtrace::__rust_begin_short_backtrace;
 use carefree_context::tls;
 
 use crate::carrier::carrier::{self, Next};
@@ -99,27 +100,31 @@ where
     arrive_on::<RESETS>(me);
     begin_float();
     // SAFETY: the calling fiber is `me`, which `place` has made for the same types, and this is its only call.
-    unsafe { live::<F, T>(me) };
+    unsafe { __rust_begin_short_backtrace_of_fiber::<F, T>(me) };
     finish(me)
 }
 
 /// Runs a fiber's closure, and leaves its result for the handle. This is a function of its own for two
 /// reasons. In unoptimized programs a large value makes this frame large, and not that of `entry`, so an
 /// overflow comes when the report can name the fiber. And what ends the fiber runs where this frame was: it
-/// touches no lines of the stack that the fiber has not touched before.
+/// touches no lines of the stack that the fiber has not touched before. Its name ends std's short backtraces where
+/// there is no debug information, which would have that of the function called in it.
 ///
 /// # Safety
 /// The calling fiber is `me`, it was made by [`place`] for the same types, and this is its first
 /// call.
 #[inline(never)]
-unsafe fn live<F, T>(me: FiberRef)
+unsafe fn __rust_begin_short_backtrace_of_fiber<F, T>(me: FiberRef)
 where
     F: FnOnce() -> T,
 {
     let f = closure::<F>(me.stack.load(Ordering::Relaxed));
     let run = || {
         // SAFETY: `place` has written the closure there, and this first call of the fiber reads it out once.
-        let result = panic::catch_unwind(AssertUnwindSafe(|| unsafe { f.read() }()));
+        let result = panic::catch_unwind(AssertUnwindSafe(|| {
+            let f = unsafe { f.read() };
+            __rust_begin_short_backtrace(f)
+        }));
         if me.kind.get() == Kind::Thread {
             // `f` has forked, and this is the child, in which this is the only thread. It must not return
             // to std's function, which could wait for ever: see `launch`.

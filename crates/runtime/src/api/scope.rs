@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
+use carefree_context::backtrace::__rust_begin_short_backtrace;
 use carefree_ground::lock::Lock;
 
 use crate::api::semaphore::Semaphore;
@@ -188,7 +189,7 @@ impl Builder {
         let slot = Arc::new(Lock::new(None));
         let (data, result) = (Arc::clone(&scope.data), Arc::clone(&slot));
         let child = move || {
-            let outcome = panic::catch_unwind(AssertUnwindSafe(f));
+            let outcome = panic::catch_unwind(AssertUnwindSafe(|| __rust_begin_short_backtrace(f)));
             if outcome.is_err() {
                 data.panics.fetch_add(1, Ordering::Relaxed);
                 data.failed();

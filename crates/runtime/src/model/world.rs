@@ -117,7 +117,7 @@ pub(crate) fn run<T: 'static>(me: FiberRef, f: impl FnOnce() -> T + 'static) -> 
         touch();
         let value = f();
         touch();
-        // As `life::live` and `life::finish`.
+        // As `life::__rust_begin_short_backtrace_of_fiber` and `life::finish`.
         // SAFETY: the fiber itself, once.
         unsafe { join::leave(me, Ok(value)) };
         join::finish(me);

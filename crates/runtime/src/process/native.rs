@@ -22,6 +22,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 
+use carefree_context::backtrace::__rust_begin_short_backtrace;
+
 use crate::carrier::carrier;
 use crate::carrier::carrier::Shared;
 use crate::carrier::launch;
@@ -89,7 +91,7 @@ where
         current::adopt(me);
         me.reason.store(Reason::Runs as u8, Ordering::Relaxed);
         let before = generation::current();
-        let result = panic::catch_unwind(AssertUnwindSafe(f));
+        let result = panic::catch_unwind(AssertUnwindSafe(|| __rust_begin_short_backtrace(f)));
         if generation::current() != before {
             // `f` has forked, and this is the child, in which this thread is the only one. It must not
             // return to std's function, which could wait for ever: see `launch`.
