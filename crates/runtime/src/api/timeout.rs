@@ -12,7 +12,7 @@ use crate::wait::limits::Limit;
 /// `f` always runs to its end. Waits that are cut short return an error or, where they cannot, return
 /// early; so do waits that begin later. `Err` says that this has happened. If it has not, the value of `f` is
 /// returned, even if it took longer. Limits may be nested; the earliest counts. Like cancellation, a limit
-/// does not end waits for locks, nor waits within [`shield`](crate::shield).
+/// does not end waits for locks, nor waits in a [`shield`](crate::shield) that is within the limit.
 ///
 /// On a plain thread it limits the waits of this crate.
 ///

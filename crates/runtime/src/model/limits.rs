@@ -25,8 +25,14 @@ impl Limit {
     }
 }
 
-pub(crate) fn of(_me: FiberRef) -> Option<u64> {
-    Some(NEVER)
+#[derive(Clone, Copy)]
+pub(crate) struct InForce {
+    pub(crate) until: u64,
+    pub(crate) shielded: bool,
+}
+
+pub(crate) fn of(_me: FiberRef) -> InForce {
+    InForce { until: NEVER, shielded: false }
 }
 
 pub(crate) fn tell_timed_out() {}

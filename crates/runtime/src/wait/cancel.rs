@@ -83,8 +83,8 @@ pub(crate) fn cancel(fiber: FiberRef) {
 /// Whether the calling fiber should go on: `Err` once it has been cancelled, or a
 /// [`timeout`](crate::timeout) that it is within is over.
 ///
-/// Within a [`shield`] it is always `Ok`. Waits ask by themselves; loops that compute for long
-/// should ask now and then.
+/// Within a [`shield`] only a `timeout` that is within it as well counts. Waits ask by themselves; loops that
+/// compute for long should ask now and then.
 ///
 /// # Errors
 /// [`Interrupted`], with the reason.
@@ -104,17 +104,18 @@ pub fn check() -> Result<(), Interrupted> {
 #[inline]
 pub fn interrupted() -> Result<(), Interrupted> {
     let Some(me) = try_current() else { return Ok(()) };
-    let Some(limit) = limits::of(me) else { return Ok(()) };
-    if me.cancel.peek() {
+    let in_force = limits::of(me);
+    if !in_force.shielded && me.cancel.peek() {
         return Err(Interrupted::Cancelled);
     }
-    if limit != clock::NEVER && limit <= clock::now() {
+    if in_force.until != clock::NEVER && in_force.until <= clock::now() {
         return Err(Interrupted::TimedOut);
     }
     Ok(())
 }
 
-/// Runs `f` without interruption: cancellation and [`timeout`](crate::timeout)s take effect after it.
+/// Runs `f` without interruption from outside: cancellation, and each [`timeout`](crate::timeout) that the call is
+/// within, take effect after it. A `timeout` in `f` cuts short what it limits, as anywhere.
 ///
 /// ```
 /// let handle = carefree_runtime::spawn(|| {

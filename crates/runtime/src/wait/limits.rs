@@ -40,7 +40,7 @@ impl Limit {
         Limit { extent: Extent::new(), kind: Kind::Time { at, told: Cell::new(false) } }
     }
 
-    /// A shield: cancellation and time limits are deferred until it ends.
+    /// A shield: cancellation, and the time limits that it is within, are deferred until it ends.
     pub(crate) fn shield() -> Limit {
         Limit { extent: Extent::new(), kind: Kind::Shield }
     }
@@ -98,29 +98,50 @@ fn for_each(me: FiberRef, mut f: impl FnMut(&Limit)) {
     }
 }
 
-/// When the first time limit of `me`, the caller, is over: [`NEVER`] without one; `None` within a shield,
-/// where nothing cuts a wait short.
-#[inline]
-pub(crate) fn of(me: FiberRef) -> Option<u64> {
-    if me.limits.get().is_null() { Some(NEVER) } else { look(me) }
+/// What may cut a wait short.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InForce {
+    /// When the first time limit is over: [`NEVER`] without one.
+    pub(crate) until: u64,
+    /// Whether cancellation is deferred. So are the limits outside the shield, which `until` leaves out.
+    pub(crate) shielded: bool,
 }
 
+impl InForce {
+    /// Where there is neither a limit nor a shield.
+    pub(crate) const NOTHING: InForce = InForce { until: NEVER, shielded: false };
+}
+
+/// What may cut a wait of `me`, the caller, short.
+#[inline]
+pub(crate) fn of(me: FiberRef) -> InForce {
+    if me.limits.get().is_null() { InForce::NOTHING } else { look(me, |_| {}) }
+}
+
+/// [`of`], which calls `f` with each time limit that counts.
 #[cold]
-fn look(me: FiberRef) -> Option<u64> {
-    let mut earliest = Some(NEVER);
+fn look(me: FiberRef, mut f: impl FnMut(&Limit)) -> InForce {
+    let mut found = InForce::NOTHING;
     for_each(me, |limit| match limit.kind {
-        Kind::Time { at, .. } => earliest = earliest.map(|earliest| earliest.min(at)),
-        Kind::Shield => earliest = None,
+        _ if found.shielded => {}
+        Kind::Time { at, .. } => {
+            found.until = found.until.min(at);
+            f(limit);
+        }
+        Kind::Shield => found.shielded = true,
     });
-    earliest
+    found
 }
 
 /// Marks the limits that have passed, those that passed first, because a call of `me` reports to its caller
 /// that it was cut short.
 #[cold]
 fn tell(me: FiberRef) {
-    let Some(earliest) = of(me).filter(|&at| at <= clock::now()) else { return };
-    for_each(me, |limit| {
+    let earliest = of(me).until;
+    if earliest > clock::now() {
+        return;
+    }
+    look(me, |limit| {
         if let Kind::Time { at, told } = &limit.kind {
             if *at <= earliest {
                 told.set(true);

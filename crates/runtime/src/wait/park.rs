@@ -177,11 +177,9 @@ impl Plan {
     fn new(me: FiberRef, reason: Reason, until: Until, mut flags: u64) -> Plan {
         let mut limit = NEVER;
         if until.cancellable {
-            // None: the fiber is shielded.
-            if let Some(at) = limits::of(me) {
-                flags |= BY_CANCEL;
-                limit = at;
-            }
+            let in_force = limits::of(me);
+            flags |= if in_force.shielded { 0 } else { BY_CANCEL };
+            limit = in_force.until;
         }
         let deadline = until.deadline.min(limit);
         // A thread's wait without a deadline is counted, because the search for deadlocks needs the number.

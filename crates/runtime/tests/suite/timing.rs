@@ -153,6 +153,39 @@ fn limits_are_nested() {
 }
 
 #[test]
+fn a_limit_within_a_shield_counts() {
+    run(|| {
+        let fiber = spawn(|| {
+            let outer = timeout(Duration::from_millis(1), || {
+                shield(|| {
+                    // The outer limit is over, and does not count.
+                    sleep(Duration::from_millis(5));
+                    assert_eq!(check(), Ok(()));
+                    let inner = timeout(Duration::from_millis(5), || {
+                        sleep(Duration::from_secs(3600));
+                        let told = check();
+                        // A shield defers the limits that it is within itself.
+                        shield(|| assert_eq!(check(), Ok(())));
+                        told
+                    });
+                    assert_eq!(inner, Err(TimedOut));
+                    assert_eq!(timeout(Duration::from_secs(3600), || 1), Ok(1));
+                    assert_eq!(check(), Ok(()));
+                });
+            });
+            // No call has told its caller that the outer limit cut it short.
+            assert_eq!(outer, Ok(()));
+            check()
+        });
+        assert_eq!(fiber.join().unwrap(), Ok(()));
+        // A cancelled fiber's limit, too.
+        let fiber = spawn(|| shield(|| timeout(SHORT, || sleep(Duration::from_secs(3600)))));
+        fiber.cancel();
+        assert_eq!(fiber.join().unwrap(), Err(TimedOut));
+    });
+}
+
+#[test]
 fn a_shield_defers_a_limit() {
     run(|| {
         let begun = Instant::now();
