@@ -1,6 +1,7 @@
 //! `carefree records`: the files that records are in, whole or damaged.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -133,10 +134,10 @@ fn repair(chosen: &Chosen) -> Result<ExitCode> {
     let mut is_left = false;
     let mut repaired = 0_usize;
     for path in files(chosen)? {
-        match salvage::repaired(&path) {
-            Ok(None) => {}
-            Ok(Some((found, kept))) => {
-                let old = set_aside(&path, &kept)?;
+        match salvage::read(&path) {
+            Ok(found) if found.is_whole() => {}
+            Ok(found) => {
+                let old = set_aside(&path)?;
                 repaired += 1;
                 let lost = match found.damage.len() {
                     0 => "its last line, which was half there,".to_owned(),
@@ -158,9 +159,9 @@ fn repair(chosen: &Chosen) -> Result<ExitCode> {
     Ok(if is_left { ExitCode::from(exit::FAILED) } else { ExitCode::SUCCESS })
 }
 
-/// Puts `kept` in a file's place. The file itself gets another name, which no reader of records
-/// looks at; that name is returned.
-fn set_aside(path: &Path, kept: &[u8]) -> Result<PathBuf> {
+/// Puts what is whole of a file in its place. The file itself gets another name, which no reader of
+/// records looks at; that name is returned.
+fn set_aside(path: &Path) -> Result<PathBuf> {
     let beside = |ending: &str| {
         let mut name = path.as_os_str().to_owned();
         name.push(ending);
@@ -168,7 +169,8 @@ fn set_aside(path: &Path, kept: &[u8]) -> Result<PathBuf> {
     };
     let wrong = || format!("{} cannot be repaired", path.display());
     let new = beside(".repaired");
-    fs::write(&new, kept).with_context(wrong)?;
+    let mut file = BufWriter::new(File::create(&new).with_context(wrong)?);
+    salvage::write_whole_lines(path, &mut file).and_then(|()| file.flush()).with_context(wrong)?;
     let mut names = (1_u32..).map(|number| match number {
         1 => beside(".damaged"),
         _ => beside(&format!(".damaged-{number}")),

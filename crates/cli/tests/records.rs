@@ -4,9 +4,9 @@ mod support;
 
 use std::fs;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
-use support::{run, stderr, stdout};
+use support::{carefree, run, stderr, stdout};
 
 /// A record of one figure, with the samples of a machine with so many cores.
 fn record(folder: &Path, name: &str, version: &str, cores: u32, samples: &[f64]) -> String {
@@ -320,4 +320,40 @@ fn a_record_whose_last_line_is_cut_is_not_whole() {
     assert!(stdout(&verify).contains("cut.jsonl: the last line is half there"), "{verify:?}");
     assert!(run(["records", "repair", &path]).status.success());
     assert!(run(["records", "verify", &path]).status.success());
+}
+
+/// Runs it with less address space than a file of these tests has.
+fn in_little_memory(arguments: &[&str]) -> Output {
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", "ulimit -v 800000; exec \"$0\" \"$@\""]);
+    shell.arg(carefree().get_program()).args(arguments).output().expect("a shell")
+}
+
+#[test]
+fn what_is_damaged_or_no_record_takes_no_memory() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let grow = |path: &str| {
+        let file = fs::OpenOptions::new().append(true).create(true).open(path).expect("ours");
+        // (It is a hole, which takes no room on the disk.)
+        file.set_len(1 << 30).expect("ours");
+    };
+    let nothing = folder.path().join("nothing.jsonl").display().to_string();
+    grow(&nothing);
+    let output = in_little_memory(&["report", &nothing]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let expected = format!("carefree: {nothing}: this is no record: its first line is not one");
+    assert!(stderr(&output).starts_with(&expected), "{output:?}");
+    assert_eq!(stderr(&output).lines().count(), 1, "{output:?}");
+
+    let damaged = record(folder.path(), "damaged.jsonl", "3.2", 2, &CALM);
+    grow(&damaged);
+    let output = in_little_memory(&["report", "--format", "csv", &damaged]);
+    assert!(output.status.success(), "{output:?}");
+    let said = stderr(&output);
+    assert!(said.contains("line 10 is damaged and left out: it is longer than"), "{said}");
+    assert!(stdout(&output).contains("ruby,3.2,thread,alloc"), "{output:?}");
+    let repaired = in_little_memory(&["records", "repair", &damaged]);
+    assert!(repaired.status.success(), "{repaired:?}");
+    assert!(stdout(&repaired).contains("1 damaged line left out"), "{repaired:?}");
+    assert!(run(["records", "verify", &damaged]).status.success());
 }

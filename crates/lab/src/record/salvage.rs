@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs;
-use std::io;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -39,6 +39,11 @@ impl fmt::Display for Damage {
 }
 
 impl Salvaged {
+    /// Whether no line is damaged, and none half there.
+    pub fn is_whole(&self) -> bool {
+        self.damage.is_empty() && !self.is_cut
+    }
+
     /// What is damaged, in a sentence; nothing where nothing is.
     pub fn complaint(&self) -> Option<String> {
         let first = self.damage.first()?;
@@ -49,27 +54,34 @@ impl Salvaged {
     }
 }
 
-/// Reads a file of records.
+/// A longer line is none of a record's (one of ten thousand samples has less than a MiB), and is not kept in memory.
+const LONGEST: u64 = 16 << 20;
+
+/// So many damaged lines and no environment among them: the file is something else.
+const HOPELESS: usize = 1_000;
+
+/// Reads a file of records, a line at a time: what is damaged takes no memory.
 ///
 /// # Errors
 /// One line that names the file: it is not there, or there is no record in it.
 pub fn read(path: &Path) -> Result<Salvaged> {
-    let bytes = fs::read(path).map_err(|error| match error.kind() {
+    let file = File::open(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => anyhow!("there is no such file"),
         _ => error.into(),
     });
-    bytes.and_then(|bytes| salvage(&bytes)).with_context(|| path.display().to_string())
+    file.and_then(|file| salvage(BufReader::new(file))).with_context(|| path.display().to_string())
 }
 
-/// The records in these bytes.
+/// The records in this.
 ///
 /// # Errors
-/// One line: there is none.
-pub(super) fn salvage(bytes: &[u8]) -> Result<Salvaged> {
+/// One line: there is none, or it cannot be read.
+pub(super) fn salvage(from: impl BufRead) -> Result<Salvaged> {
     let mut found = Salvaged::default();
     let mut is_lost = false;
     let mut first = None;
-    for (number, line) in lines(bytes) {
+    let mut lines = Lines::new(from);
+    while let Some((number, line)) = lines.next()? {
         match line {
             Part::Cut => found.is_cut = true,
             Part::Unknown => {}
@@ -97,6 +109,10 @@ pub(super) fn salvage(bytes: &[u8]) -> Result<Salvaged> {
                 // What follows was measured in another place than what comes before.
                 is_lost |= is_heading;
                 found.damage.push(Damage { line: number, what });
+                let is_hopeless = lines.is_too_long || found.damage.len() >= HOPELESS;
+                if found.records.is_empty() && is_hopeless {
+                    break;
+                }
             }
         }
     }
@@ -125,21 +141,63 @@ pub(super) enum Part {
     Cut,
 }
 
-/// The lines of a file, with their numbers from 1. Empty ones are left out.
-pub(super) fn lines(bytes: &[u8]) -> impl Iterator<Item = (usize, Part)> + '_ {
-    let is_whole = bytes.last() == Some(&b'\n');
-    let count = bytes.split(|&byte| byte == b'\n').count();
-    let all = bytes.split(|&byte| byte == b'\n').enumerate();
-    all.filter(|(_, line)| !line.iter().all(u8::is_ascii_whitespace)).map(move |(at, line)| {
-        match part(line) {
-            Part::Damaged { .. } if at > 0 && at + 1 == count && !is_whole => (at + 1, Part::Cut),
-            part => (at + 1, part),
+/// The lines of a file, one in memory at a time.
+pub(super) struct Lines<R> {
+    from: R,
+    /// The number of the line that was read last, from 1.
+    number: usize,
+    /// That line, or the beginning of one that is too long.
+    line: Vec<u8>,
+    is_too_long: bool,
+}
+
+impl<R: BufRead> Lines<R> {
+    pub(super) fn new(from: R) -> Lines<R> {
+        Lines { from, number: 0, line: Vec::new(), is_too_long: false }
+    }
+
+    /// The next line, with its number. Empty ones are left out.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub(super) fn next(&mut self) -> io::Result<Option<(usize, Part)>> {
+        loop {
+            if self.is_too_long {
+                self.from.skip_until(b'\n')?;
+            }
+            self.line.clear();
+            if self.from.by_ref().take(LONGEST).read_until(b'\n', &mut self.line)? == 0 {
+                return Ok(None);
+            }
+            self.number += 1;
+            let is_whole = self.line.last() == Some(&b'\n');
+            self.is_too_long = !is_whole && self.line.len() as u64 == LONGEST;
+            if self.is_too_long {
+                let what = "it is longer than any line of a record".to_owned();
+                let is_heading = is_heading(&self.line);
+                return Ok(Some((self.number, Part::Damaged { what, is_heading })));
+            }
+            if is_whole {
+                self.line.pop();
+            }
+            if self.line.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            let part = match part(&self.line) {
+                Part::Damaged { .. } if self.number > 1 && !is_whole => Part::Cut,
+                part => part,
+            };
+            return Ok(Some((self.number, part)));
         }
-    })
+    }
+}
+
+fn is_heading(line: &[u8]) -> bool {
+    line.starts_with(b"{\"type\":\"environment\"")
 }
 
 fn part(bytes: &[u8]) -> Part {
-    let is_heading = bytes.starts_with(b"{\"type\":\"environment\"");
+    let is_heading = is_heading(bytes);
     let damaged = |what: String| Part::Damaged { what, is_heading };
     let Ok(text) = std::str::from_utf8(bytes) else {
         return damaged("it is not text".to_owned());
@@ -238,21 +296,14 @@ impl Record {
     }
 }
 
-/// What is left of a file without its damaged lines, byte for byte; nothing where no line is
-/// damaged.
+/// Writes what is left of a file without its damaged lines, byte for byte.
 ///
 /// # Errors
-/// As [`read`].
-pub fn repaired(path: &Path) -> Result<Option<(Salvaged, Vec<u8>)>> {
-    let found = read(path)?;
-    if found.damage.is_empty() && !found.is_cut {
-        return Ok(None);
-    }
-    let bytes = fs::read(path).with_context(|| path.display().to_string())?;
-    let mut kept = Vec::with_capacity(bytes.len());
+/// Those of reading and writing.
+pub fn write_whole_lines(path: &Path, into: &mut impl Write) -> io::Result<()> {
     let mut is_lost = true;
-    let raw: Vec<&[u8]> = bytes.split(|&byte| byte == b'\n').collect();
-    for (number, part) in lines(&bytes) {
+    let mut lines = Lines::new(BufReader::new(File::open(path)?));
+    while let Some((_, part)) = lines.next()? {
         match part {
             Part::Line(line) if matches!(*line, Line::Environment(_)) => is_lost = false,
             Part::Damaged { is_heading: true, .. } => is_lost = true,
@@ -260,17 +311,18 @@ pub fn repaired(path: &Path) -> Result<Option<(Salvaged, Vec<u8>)>> {
             Part::Line(_) | Part::Unknown => {}
         }
         if !is_lost {
-            kept.extend_from_slice(raw[number - 1]);
-            kept.push(b'\n');
+            into.write_all(&lines.line)?;
+            into.write_all(b"\n")?;
         }
     }
-    Ok(Some((found, kept)))
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::record::published;
+    use std::fs;
 
     fn text() -> String {
         published().iter().map(Record::to_lines).collect()
@@ -300,7 +352,7 @@ mod tests {
             b"{\"type\":\"result\"}",
             b"garbage",
         ] {
-            let found = salvage(&with(7, evil)).expect("most of it");
+            let found = salvage(&*with(7, evil)).expect("most of it");
             let lines: Vec<usize> = found.damage.iter().map(|damage| damage.line).collect();
             assert_eq!((lines, figures(&found)), (vec![8], figures(&whole) - 1), "{evil:?}");
             let said = found.complaint().expect("one");
@@ -310,7 +362,7 @@ mod tests {
 
     #[test]
     fn a_line_of_a_newer_program_is_no_damage() {
-        let found = salvage(&with(7, b"{\"type\":\"weather\",\"rain\":true}")).expect("read");
+        let found = salvage(&*with(7, b"{\"type\":\"weather\",\"rain\":true}")).expect("read");
         assert!(found.damage.is_empty());
     }
 
@@ -320,7 +372,7 @@ mod tests {
             let line = format!(
                 r#"{{"type":"result","runtime":"x","version":"1","unit":"u","workload":"alloc","parameters":{{}},"metric":"time_per_unit","value_unit":"ns","median":{value},"ci_low":null,"ci_high":null,"samples":[]}}"#
             );
-            let found = salvage(&with(7, line.as_bytes())).expect("most of it");
+            let found = salvage(&*with(7, line.as_bytes())).expect("most of it");
             let what = &found.damage[0].what;
             assert!(what.starts_with("time_per_unit is ") && what.ends_with("no figure"), "{what}");
         }
@@ -331,12 +383,12 @@ mod tests {
         let text = text();
         let second = text.lines().skip(1).position(|line| line.starts_with("{\"type\":\"env"));
         let second = second.expect("three records") + 1;
-        let found = salvage(&with(second, b"{\"type\":\"environment\",\"sch")).expect("two");
+        let found = salvage(&*with(second, b"{\"type\":\"environment\",\"sch")).expect("two");
         let whole = salvage(text.as_bytes()).expect("all of it");
         assert_eq!(found.records.len(), 2);
         assert_eq!(found.records[0], whole.records[0]);
         assert_eq!(found.records[1], whole.records[2]);
-        let none = salvage(b"{\"type\":\"environment\",\"schema\":9}\n").expect_err("newer");
+        let none = salvage(&b"{\"type\":\"environment\",\"schema\":9}\n"[..]).expect_err("newer");
         assert!(none.to_string().starts_with("this is a record of format 9"), "{none}");
     }
 
@@ -366,11 +418,17 @@ mod tests {
     fn a_repair_keeps_every_line_that_is_none_of_the_damaged() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("x.jsonl");
-        let write = |bytes: &[u8]| fs::write(&path, bytes).expect("written");
-        write(text().as_bytes());
-        assert!(repaired(&path).expect("read").is_none());
-        write(&with(7, b"garbage"));
-        let (_, kept) = repaired(&path).expect("read").expect("damaged");
+        let repaired = |bytes: &[u8]| {
+            fs::write(&path, bytes).expect("written");
+            let mut kept = Vec::new();
+            write_whole_lines(&path, &mut kept).expect("read");
+            (read(&path).expect("read"), kept)
+        };
+        let (found, kept) = repaired(text().as_bytes());
+        assert!(found.is_whole());
+        assert_eq!(kept, text().into_bytes());
+        let (found, kept) = repaired(&with(7, b"garbage"));
+        assert!(!found.is_whole());
         let expected: Vec<u8> = text()
             .lines()
             .enumerate()
@@ -378,9 +436,39 @@ mod tests {
             .flat_map(|(_, line)| [line.as_bytes(), b"\n"].concat())
             .collect();
         assert_eq!(kept, expected);
-        write(&[text().as_bytes(), b"{\"type\":\"sam"].concat());
-        let (found, kept) = repaired(&path).expect("read").expect("cut");
-        assert!(found.is_cut && found.damage.is_empty());
+        let (found, kept) = repaired(&[text().as_bytes(), b"{\"type\":\"sam"].concat());
+        assert!(found.is_cut && found.damage.is_empty() && !found.is_whole());
         assert_eq!(kept, text().into_bytes());
+    }
+
+    /// None of these ends: all of it would never be read.
+    #[test]
+    fn what_is_no_record_is_refused_before_its_end() {
+        let refusal =
+            |from: &mut dyn Read| salvage(BufReader::new(from)).expect_err("no record").to_string();
+        assert_eq!(
+            refusal(&mut io::repeat(0)),
+            "this is no record: its first line is not one (it is longer than any line of a record)"
+        );
+        struct Lines;
+        impl Read for Lines {
+            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                buffer.iter_mut().zip(b"x\n".iter().cycle()).for_each(|(to, from)| *to = *from);
+                Ok(buffer.len() / 2 * 2)
+            }
+        }
+        let said = refusal(&mut Lines);
+        assert!(said.starts_with("this is no record: its first line is not one"), "{said}");
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_left_out_and_what_follows_is_there() {
+        let hole = io::repeat(0).take(3 * LONGEST);
+        let text = text();
+        let (before, after) = text.split_at(text.find("\n").expect("lines") + 1);
+        let from = before.as_bytes().chain(hole).chain(&b"\n"[..]).chain(after.as_bytes());
+        let found = salvage(BufReader::new(from)).expect("all but a line");
+        assert_eq!(found.damage.iter().map(|damage| damage.line).collect::<Vec<_>>(), [2]);
+        assert_eq!(found.records, salvage(text.as_bytes()).expect("all of it").records);
     }
 }

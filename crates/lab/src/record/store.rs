@@ -11,11 +11,11 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use super::line::{Heading, Line};
-use super::salvage::{self, Part};
+use super::salvage::{Lines, Part};
 use super::{Reading, Subject, machine};
 use crate::env::Environment;
 
@@ -168,10 +168,11 @@ fn gather(
     here: &Environment,
     known: &mut BTreeMap<(Subject, String), Vec<Reading>>,
 ) -> Result<(), String> {
-    let bytes = fs::read(path).map_err(|error| error.to_string())?;
+    let unread = |error: io::Error| error.to_string();
+    let mut lines = Lines::new(BufReader::new(File::open(path).map_err(unread)?));
     let mut is_here = None;
     let (mut count, mut first) = (0, None);
-    for (number, part) in salvage::lines(&bytes) {
+    while let Some((number, part)) = lines.next().map_err(unread)? {
         match part {
             Part::Line(line) => match *line {
                 Line::Environment(heading) => {
