@@ -188,7 +188,6 @@ pub(crate) fn take(orders: &Bench) -> Result<Finished, (u8, Error)> {
 
 fn measure(orders: &Bench) -> Result<ExitCode, (u8, Error)> {
     let usage = |error| (exit::USAGE, error);
-    let failed = |error| (exit::FAILED, error);
     let format = Format::choose(orders.format, orders.out.as_deref()).map_err(usage)?;
     let out = orders.out.as_deref().map(Out::check).transpose().map_err(usage)?;
     let started = Instant::now();
@@ -211,19 +210,19 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, Error)> {
     }
     match out {
         Some(out) => {
-            out.write(&report::render(&record, format, false)).map_err(failed)?;
+            out.write(&report::render(&record, format, false)).map_err(usage)?;
             let path = orders.out.as_deref().map(|path| path.display().to_string());
             let count = record.samples.len();
-            eprintln!(
-                "carefree: {count} {} in {}, written to {}",
+            complain(format_args!(
+                "{count} {} in {}, written to {}",
                 if count == 1 { "sample" } else { "samples" },
                 spoken(started.elapsed()),
                 path.unwrap_or_default()
-            );
+            ));
         }
         None => {
             let text = report::render(&record, format, terminal::wants_colour());
-            terminal::print(&text).map_err(failed)?;
+            terminal::print(&text).map_err(usage)?;
         }
     }
     // In the other formats, or in a file, failures are easily overlooked.

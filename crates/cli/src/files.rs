@@ -143,11 +143,12 @@ fn repair(chosen: &Chosen) -> Result<ExitCode> {
                     0 => "its last line, which was half there,".to_owned(),
                     count => counted(count, "damaged line"),
                 };
-                println!(
-                    "{}: {lost} left out; as it was: {}",
+                // At once: what comes next may fail.
+                terminal::print(&format!(
+                    "{}: {lost} left out; as it was: {}\n",
                     carefree_lab::printable::line(&path.display().to_string()),
                     carefree_lab::printable::line(&old.display().to_string())
-                );
+                ))?;
             }
             Err(error) => {
                 complain(format_args!("{error:#}; nothing of it can be saved: remove the file"));
@@ -155,7 +156,7 @@ fn repair(chosen: &Chosen) -> Result<ExitCode> {
             }
         }
     }
-    println!("{} repaired", counted(repaired, "file"));
+    terminal::print(&format!("{} repaired\n", counted(repaired, "file")))?;
     Ok(if is_left { ExitCode::from(exit::FAILED) } else { ExitCode::SUCCESS })
 }
 

@@ -50,7 +50,7 @@ fn main() -> ExitCode {
 mod exit {
     /// Something that was asked for could not be had; of `compare`, a figure got worse.
     pub(crate) const FAILED: u8 = 1;
-    /// What was asked for makes no sense.
+    /// What was asked for makes no sense, or what it has given cannot be written.
     pub(crate) const USAGE: u8 = 2;
     /// The engine that is to run the tasks is not here, or refuses.
     pub(crate) const ENGINE: u8 = 3;

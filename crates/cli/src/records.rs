@@ -1,5 +1,6 @@
 //! `carefree report`, `carefree compare` and `carefree history`: what records say.
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -67,7 +68,7 @@ fn judge(orders: &Compare) -> Result<ExitCode> {
                 Out::check(file)?.write(&report::junit(&comparison, &worse))?;
             }
             // On standard error, where the lines for people are: standard output is the report.
-            Annotate::Github => eprint!("{}", report::github(&worse)),
+            Annotate::Github => _ = io::stderr().write_all(report::github(&worse).as_bytes()),
         }
     }
     for pair in &worse {

@@ -182,3 +182,30 @@ fn each_command_says_of_itself_what_the_list_says() {
         assert!(stdout(&own).starts_with(about.trim()), "{command}: {own:?}");
     }
 }
+
+#[test]
+fn what_cannot_be_written_ends_every_command_alike() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (damaged, plan) = (at("damaged.jsonl"), at("plan.json"));
+    let heading = "{\"type\":\"environment\",\"schema\":2,\"started\":\"2026-01-31T12:00:00Z\",\"cores\":2,\"cores_allowed\":2}\n";
+    fs::write(&damaged, format!("{heading}garbage\n")).expect("written");
+    let commands: [&[&str]; 9] = [
+        &["report", "published"],
+        &["history", "published"],
+        &["compare", "published@3.2", "published@3.3"],
+        &["records", "list", &damaged],
+        &["records", "verify", &damaged],
+        &["records", "repair", &damaged],
+        &["doctor", "/bin/sh"],
+        &["bench", "switch", "--runtime", "carefree", "--plan", &plan],
+        &["bench", "switch", "--runtime", "carefree", "--quick", "--samples", "1"],
+    ];
+    for command in commands {
+        let full = fs::File::options().write(true).open("/dev/full").expect("there");
+        let output = support::carefree().args(command).stdout(full).output().expect("it starts");
+        assert_eq!(output.status.code(), Some(2), "{command:?}: {output:?}");
+        let said = "carefree: cannot write to standard output: No space left on device";
+        assert!(support::said(&output).starts_with(said), "{command:?}: {output:?}");
+    }
+}

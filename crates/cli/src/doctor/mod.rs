@@ -82,7 +82,7 @@ fn end(well: bool, text: &str) -> ExitCode {
         Ok(()) => ExitCode::from(exit::FAILED),
         Err(error) => {
             complain(error);
-            ExitCode::from(exit::FAILED)
+            ExitCode::from(exit::USAGE)
         }
     }
 }

@@ -75,9 +75,9 @@ pub(super) fn run(orders: &Bench) -> Result<ExitCode, (u8, Error)> {
         return Err((code, anyhow!("no machine has measured anything")));
     }
     match out {
-        Some(out) => out.write(&report::render_all(&records, format, false)).map_err(failed)?,
+        Some(out) => out.write(&report::render_all(&records, format, false)).map_err(usage)?,
         None => terminal::print(&report::render_all(&records, format, terminal::wants_colour()))
-            .map_err(failed)?,
+            .map_err(usage)?,
     }
     Ok(match (broken_off, complete) {
         (true, _) => ExitCode::from(exit::INTERRUPTED),

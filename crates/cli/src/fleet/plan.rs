@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 use super::options::{self, Given};
 use crate::args::{Bench, Cli, Command};
 use crate::bench::{command_line, read_targets};
-use crate::exit;
 use crate::out::Out;
+use crate::{complain, exit, terminal};
 
 /// The version of the format. It changes when a reader of the old one would misread the new one;
 /// new keys alone do not change it.
@@ -94,15 +94,14 @@ pub(super) fn write(orders: &Bench, file: &Path) -> Result<ExitCode, (u8, Error)
     Out::check(file)
         .and_then(|out| out.write(&plan.text()))
         .map_err(|error| usage(anyhow!("{}", error.to_string().replacen("--out", "--plan", 1))))?;
-    for task in &plan.tasks {
-        println!("{:>4}  {}", task.task, task.name);
-    }
+    let tasks = plan.tasks.iter().map(|task| format!("{:>4}  {}\n", task.task, task.name));
+    terminal::print(&tasks.collect::<String>()).map_err(usage)?;
     let count = plan.tasks.len();
-    eprintln!(
-        "carefree: {count} {} in {1}; each runs with: carefree bench --plan {1} --task N --record DIR",
+    complain(format_args!(
+        "{count} {} in {1}; each runs with: carefree bench --plan {1} --task N --record DIR",
         if count == 1 { "task" } else { "tasks" },
         file.display()
-    );
+    ));
     Ok(ExitCode::SUCCESS)
 }
 
