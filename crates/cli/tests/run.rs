@@ -112,12 +112,7 @@ fn a_report_that_cannot_be_written_changes_no_end() {
     let folder = tempfile::tempdir().unwrap();
     let within = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let ours = env!("CARGO_BIN_EXE_carefree");
-    for (set_up, report) in [
-        ("true", "/dev/full".to_owned()),
-        ("true", within("none/report")),
-        ("true", within("")),
-        ("ulimit -f 0", within("report")),
-    ] {
+    for (set_up, report) in [("true", "/dev/full".to_owned()), ("ulimit -f 0", within("report"))] {
         for (stderr, lines) in [("", 1), ("2>/dev/full", 0), ("2>&-", 0)] {
             let script =
                 format!("{set_up}; {ours} run --report {report} /bin/bash -c 'exit 7' {stderr}");
@@ -128,6 +123,44 @@ fn a_report_that_cannot_be_written_changes_no_end() {
             assert!(lines == 0 || told.starts_with("carefree: no report: "), "{script}: {told}");
         }
     }
+}
+
+#[test]
+fn a_report_that_has_no_place_is_told_before_the_program_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let within = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (file, began) = (within("file"), within("began"));
+    fs::write(&file, "kept").unwrap();
+    let report = |place: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_carefree"))
+            .args(["run", "--report", place, "/bin/sh", "-c", &format!("echo >{began}; exit 7")])
+            .output()
+            .unwrap();
+        let has_begun = fs::remove_file(&began).is_ok();
+        (output.status.code(), has_begun, String::from_utf8(output.stderr).unwrap())
+    };
+    for (place, why) in [
+        (within("none/report"), format!("there is no folder {}", within("none"))),
+        (within(""), "this is a folder; name a file in it".to_owned()),
+        (format!("{file}/report"), "Not a directory (os error 20)".to_owned()),
+    ] {
+        let expected = format!("carefree: --report {place}: {why}\n");
+        assert_eq!(report(&place), (Some(2), false, expected));
+    }
+    // To see that there is a place leaves no mark: a reader of the pipe would wait no longer.
+    let pipe = within("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    std::os::unix::fs::symlink(within("later"), within("link")).unwrap();
+    for place in [file.clone(), within("new"), within("link"), "/dev/full".to_owned()] {
+        let output = Command::new(env!("CARGO_BIN_EXE_carefree"))
+            .args(["run", "--report", &place, "--", "/bin/ls", folder.path().to_str().unwrap()])
+            .env("CAREFREE_RUN", "off")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), "file\nlink\npipe\n", "{place}");
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap(), "kept");
 }
 
 /// The runtime of a sanitizer ends a program in which it does not come first, or whose threads' stacks it does not

@@ -4,6 +4,7 @@ pub(crate) mod elf;
 mod inherited;
 pub(crate) mod library;
 pub(crate) mod program;
+mod report;
 mod rights;
 
 use std::io;
@@ -39,6 +40,10 @@ pub(crate) fn run(orders: &Run) -> ExitCode {
             return ExitCode::from(code(&error));
         }
     };
+    if let Some(wrong) = orders.report.as_deref().and_then(report::obstacle) {
+        complain(wrong);
+        return ExitCode::from(exit::USAGE);
+    }
     let mut command = Command::new(program.path());
     command.arg0(name).args(arguments);
     inherited::give(&mut command);
