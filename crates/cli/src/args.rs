@@ -444,6 +444,10 @@ pub(crate) struct Report {
     pub(crate) records: Vec<String>,
 
     #[command(flatten)]
+    /// Format [default: by the name of --out, else text].
+    #[arg(long, value_name = "FORMAT", value_parser = named::<Format>(Format::ALL.map(Format::name)))]
+    pub(crate) format: Option<Format>,
+
     pub(crate) shown: Shown,
 }
 
@@ -473,6 +477,10 @@ pub(crate) struct Compare {
     pub(crate) across_machines: bool,
 
     #[command(flatten)]
+    /// Format [default: by the name of --out, else text].
+    #[arg(long, value_name = "FORMAT", value_parser = named::<Format>(Format::OF_COMPARISONS.map(Format::name)))]
+    pub(crate) format: Option<Format>,
+
     pub(crate) shown: Shown,
 }
 
@@ -506,6 +514,10 @@ pub(crate) struct History {
     pub(crate) records: Vec<String>,
 
     #[command(flatten)]
+    /// Format [default: by the name of --out, else text].
+    #[arg(long, value_name = "FORMAT", value_parser = named::<Format>(Format::OF_HISTORIES.map(Format::name)))]
+    pub(crate) format: Option<Format>,
+
     pub(crate) shown: Shown,
 }
 
@@ -538,11 +550,6 @@ pub(crate) struct Chosen {
 /// Where records are, and how to show them.
 #[derive(Debug, Args)]
 pub(crate) struct Shown {
-    /// Format; svg is for report alone, json for report and compare [default: by the name of --out,
-    /// else text].
-    #[arg(long, value_name = "FORMAT", value_parser = named::<Format>(Format::ALL.map(Format::name)))]
-    pub(crate) format: Option<Format>,
-
     /// Write to a file instead of standard output.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,

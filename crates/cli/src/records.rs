@@ -15,14 +15,16 @@ use crate::out::Out;
 use crate::{complain, exit, terminal};
 
 pub(crate) fn report(orders: &Report) -> ExitCode {
-    done(collect(&orders.records, &orders.shown).and_then(|records| {
-        show(&orders.shown, |format, colour| Ok(report::render_all(&records, format, colour)))
+    done(View::new(orders.format, &orders.shown).and_then(|view| {
+        let records = view.collect(&orders.records)?;
+        view.show(|format, colour| Ok(report::render_all(&records, format, colour)))
     }))
 }
 
 pub(crate) fn history(orders: &History) -> ExitCode {
-    done(collect(&orders.records, &orders.shown).and_then(|records| {
-        show(&orders.shown, |format, colour| report::history(&records, format, colour))
+    done(View::new(orders.format, &orders.shown).and_then(|view| {
+        let records = view.collect(&orders.records)?;
+        view.show(|format, colour| report::history(&records, format, colour))
     }))
 }
 
@@ -31,8 +33,9 @@ pub(crate) fn compare(orders: &Compare) -> ExitCode {
 }
 
 fn judge(orders: &Compare) -> Result<ExitCode> {
-    let old = collect(std::slice::from_ref(&orders.old), &orders.shown)?;
-    let new = collect(std::slice::from_ref(&orders.new), &orders.shown)?;
+    let view = View::new(orders.format, &orders.shown)?;
+    let old = view.collect(std::slice::from_ref(&orders.old))?;
+    let new = view.collect(std::slice::from_ref(&orders.new))?;
     let comparison = Comparison::new(&old, &new);
     let judged = orders.fail_on_regression.is_some();
     if judged && !orders.across_machines && !comparison.machines.is_empty() {
@@ -57,7 +60,7 @@ fn judge(orders: &Compare) -> Result<ExitCode> {
             orders.new
         );
     }
-    show(&orders.shown, |format, colour| report::comparison(&comparison, format, colour))?;
+    view.show(|format, colour| report::comparison(&comparison, format, colour))?;
     let Some(percent) = orders.fail_on_regression else {
         return Ok(ExitCode::SUCCESS);
     };
@@ -94,31 +97,38 @@ fn done(outcome: Result<()>) -> ExitCode {
     }
 }
 
-/// The records of all names, in order. What is damaged of them is told, and left out.
-fn collect(names: &[String], shown: &Shown) -> Result<Vec<Record>> {
-    let extent = match format_of(shown)? {
-        Format::Json => Extent::Whole,
-        _ => Extent::Shown,
-    };
-    let folder: Option<PathBuf> = shown.record.clone().or_else(record::default_folder);
-    let mut records = Vec::new();
-    for name in names {
-        let found = record::find(name, folder.as_deref(), extent)?;
-        found.damage.iter().for_each(complain);
-        records.extend(found.records);
+/// What is shown, and where.
+struct View<'a> {
+    format: Format,
+    shown: &'a Shown,
+}
+
+impl View<'_> {
+    fn new(format: Option<Format>, shown: &Shown) -> Result<View<'_>> {
+        Ok(View { format: Format::choose(format, shown.out.as_deref())?, shown })
     }
-    Ok(records)
-}
 
-fn format_of(shown: &Shown) -> Result<Format> {
-    Format::choose(shown.format, shown.out.as_deref())
-}
+    /// The records of all names, in order. What is damaged of them is told, and left out.
+    fn collect(&self, names: &[String]) -> Result<Vec<Record>> {
+        let extent = match self.format {
+            Format::Json => Extent::Whole,
+            _ => Extent::Shown,
+        };
+        let folder: Option<PathBuf> = self.shown.record.clone().or_else(record::default_folder);
+        let mut records = Vec::new();
+        for name in names {
+            let found = record::find(name, folder.as_deref(), extent)?;
+            found.damage.iter().for_each(complain);
+            records.extend(found.records);
+        }
+        Ok(records)
+    }
 
-/// Renders, and writes the text to the file or to standard output.
-fn show(shown: &Shown, render: impl FnOnce(Format, bool) -> Result<String>) -> Result<()> {
-    let format = format_of(shown)?;
-    match shown.out.as_deref() {
-        Some(path) => Out::check(path)?.write(&render(format, false)?),
-        None => terminal::print(&render(format, terminal::wants_colour())?),
+    /// Renders, and writes the text to the file or to standard output.
+    fn show(&self, render: impl FnOnce(Format, bool) -> Result<String>) -> Result<()> {
+        match self.shown.out.as_deref() {
+            Some(path) => Out::check(path)?.write(&render(self.format, false)?),
+            None => terminal::print(&render(self.format, terminal::wants_colour())?),
+        }
     }
 }

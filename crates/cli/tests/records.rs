@@ -296,7 +296,7 @@ fn mistakes_are_told_in_one_line_with_their_own_exit_code() {
         &["report", &missing],
         &["report", &empty],
         &["compare", "published", &missing],
-        &["compare", "published", "published", "--format", "svg"],
+        &["compare", "published", "published", "--out", "changes.svg"],
         &["history", "mine", "--record", &missing],
     ];
     for arguments in none {

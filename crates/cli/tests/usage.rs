@@ -40,6 +40,12 @@ fn wrong_names_are_answered_with_the_right_ones() {
     let workloads = ["alloc", "switch", "warm", "throughput", "parked", "feed", "fetch", "serve"];
     misread(&["bench", "alloc", "swich"], &workloads);
     misread(&["bench", "--format", "xml"], &["text", "json", "markdown", "csv", "html", "svg"]);
+    misread(
+        &["history", "mine", "--format", "svg"],
+        &["[possible values: text, markdown, csv, html]"],
+    );
+    let of_comparisons = "[possible values: text, json, markdown, csv, html]";
+    misread(&["compare", "mine", "mine", "--format", "svg"], &[of_comparisons]);
     misread(&["bnch"], &["'bench'"]);
     misread(&["compare", "mine"], &["<NEW>"]);
     misread(&["bench", "--sample", "3"], &["'--samples'"]);

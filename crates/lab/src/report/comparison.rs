@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::ink::Ink;
 use super::table::{Table, Tone, wrap};
-use super::{Format, csv, escape, html, ink};
+use super::{Format, csv, escape, html, ink, names};
 use crate::compare::{self, Comparison, Pair, Suspect, Verdict};
 use crate::metric::spoken;
 use crate::number::counted;
@@ -30,8 +30,9 @@ pub fn comparison(comparison: &Comparison, format: Format, colour: bool) -> Resu
             &table(comparison),
         )),
         Format::Svg => bail!(
-            "there is no comparison in svg; the formats are text, markdown, csv, json and html, and \
-             carefree report --format svg shows records side by side"
+            "there is no comparison in svg; the formats are {}, and carefree report --format svg \
+             shows records side by side",
+            names(&Format::OF_COMPARISONS)
         ),
     }
 }

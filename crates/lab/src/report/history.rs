@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 
 use super::ink::{Ink, safe};
 use super::table::Table;
-use super::{Format, csv, escape, html};
+use super::{Format, csv, escape, html, names};
 use crate::compare::Change;
 use crate::history::{Series, sentences, series};
 use crate::metric::spoken;
@@ -50,7 +50,8 @@ pub fn history(records: &[Record], format: Format, colour: bool) -> Result<Strin
         Format::Csv => safe(spreadsheet(&all), false),
         Format::Html => html::history(records, &said, &table.unwrap_or_else(|| Table::new(""))),
         Format::Json | Format::Svg => {
-            bail!("there is no history in {format}; the formats are text, markdown, csv and html")
+            let formats = names(&Format::OF_HISTORIES);
+            bail!("there is no history in {format}; the formats are {formats}")
         }
     })
 }

@@ -51,6 +51,14 @@ named! {
 }
 
 impl Format {
+    /// Those of histories.
+    pub const OF_HISTORIES: [Format; 4] =
+        [Format::Text, Format::Markdown, Format::Csv, Format::Html];
+
+    /// Those of comparisons.
+    pub const OF_COMPARISONS: [Format; 5] =
+        [Format::Text, Format::Json, Format::Markdown, Format::Csv, Format::Html];
+
     /// The format that is asked for, else the one that the file's extension asks for; text if it has none.
     ///
     /// # Errors
@@ -73,6 +81,11 @@ impl Format {
             ),
         })
     }
+}
+
+/// `text, markdown, csv and html`.
+fn names(formats: &[Format]) -> String {
+    named::list(&formats.iter().map(|format| format.name()).collect::<Vec<_>>())
 }
 
 /// Shows `record` in `format`, with colours where `colour` says so and the format has any. It ends
