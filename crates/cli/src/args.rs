@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::ops::{Deref, RangeInclusive};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -11,8 +11,9 @@ use carefree_workloads::fetch::Encoding;
 use carefree_workloads::named::{Unknown, list};
 use carefree_workloads::serve::Kind;
 use carefree_workloads::workload::Workload;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{ArgMatches, Args, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::error::ErrorKind;
+use clap::{Arg, ArgMatches, Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 /// Threads at the price of fibers.
 #[derive(Debug, Parser)]
@@ -124,7 +125,7 @@ pub(crate) struct Run {
     pub(crate) children: bool,
 
     /// Leave threads that start with this function, or in its library or one of this file name, threads.
-    #[arg(long, value_name = "SYMBOL", value_delimiter = ',')]
+    #[arg(long, value_name = "SYMBOL", value_delimiter = ',', value_parser = word)]
     pub(crate) threads_for: Vec<String>,
 
     /// At the end, write what was done to a file: as JSON if its name ends so, else as text.
@@ -155,11 +156,11 @@ pub(crate) struct Bench {
 
     /// Runtimes to measure, as ruby or python@3.13 or go@all, or a variant, as ruby/yjit or
     /// ruby@3.4/yjit; everything installed unless named.
-    #[arg(long = "runtime", value_name = "RUNTIME", value_delimiter = ',')]
+    #[arg(long = "runtime", value_name = "RUNTIME", value_delimiter = ',', value_parser = word)]
     pub(crate) runtimes: Vec<String>,
 
     /// Units to measure, by name or by role (fiber, thread); all unless named.
-    #[arg(long = "unit", value_name = "UNIT", value_delimiter = ',')]
+    #[arg(long = "unit", value_name = "UNIT", value_delimiter = ',', value_parser = word)]
     pub(crate) unit: Vec<String>,
 
     /// A program to measure, as ruby=/path/to/ruby; two of the same version need names, as
@@ -443,11 +444,11 @@ pub(crate) struct Report {
     #[arg(value_name = "RECORD", required = true)]
     pub(crate) records: Vec<String>,
 
-    #[command(flatten)]
     /// Format [default: by the name of --out, else text].
     #[arg(long, value_name = "FORMAT", value_parser = named::<Format>(Format::ALL.map(Format::name)))]
     pub(crate) format: Option<Format>,
 
+    #[command(flatten)]
     pub(crate) shown: Shown,
 }
 
@@ -476,11 +477,11 @@ pub(crate) struct Compare {
     #[arg(long, requires = "fail_on_regression")]
     pub(crate) across_machines: bool,
 
-    #[command(flatten)]
     /// Format [default: by the name of --out, else text].
     #[arg(long, value_name = "FORMAT", value_parser = named::<Format>(Format::OF_COMPARISONS.map(Format::name)))]
     pub(crate) format: Option<Format>,
 
+    #[command(flatten)]
     pub(crate) shown: Shown,
 }
 
@@ -513,11 +514,11 @@ pub(crate) struct History {
     #[arg(value_name = "RECORD", required = true)]
     pub(crate) records: Vec<String>,
 
-    #[command(flatten)]
     /// Format [default: by the name of --out, else text].
     #[arg(long, value_name = "FORMAT", value_parser = named::<Format>(Format::OF_HISTORIES.map(Format::name)))]
     pub(crate) format: Option<Format>,
 
+    #[command(flatten)]
     pub(crate) shown: Shown,
 }
 
@@ -599,9 +600,21 @@ where
     T: TryFrom<u64>,
 {
     move |text| {
+        if text.is_empty() {
+            let (start, end) = (range.start(), range.end());
+            return Err(format!("a number is missing, one in {start}..={end}"));
+        }
         let number = text.parse().ok().filter(|number| range.contains(number));
         let number = number.and_then(|number| T::try_from(number).ok());
         number.ok_or_else(|| format!("{text} is not in {}..={}", range.start(), range.end()))
+    }
+}
+
+/// A parser for the names of a list.
+fn word(text: &str) -> Result<String, String> {
+    match text {
+        "" => Err("a name is missing".to_owned()),
+        name => Ok(name.to_owned()),
     }
 }
 
@@ -616,7 +629,38 @@ fn named<T>(names: impl IntoIterator<Item = &'static str>) -> impl TypedValuePar
 where
     T: FromStr<Err = Unknown> + Clone + Send + Sync + 'static,
 {
-    PossibleValuesParser::new(names).try_map(|name| name.parse::<T>())
+    OneOf(PossibleValuesParser::new(names)).try_map(|name| name.parse::<T>())
+}
+
+/// A parser for these names. Of an empty one in a list, clap would say that there is no list.
+#[derive(Clone)]
+struct OneOf(PossibleValuesParser);
+
+impl TypedValueParser for OneOf {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        option: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        if value.is_empty() {
+            let option = option.map(ToString::to_string).unwrap_or_default();
+            let names = self.possible_values().into_iter().flatten();
+            let names: Vec<String> = names.map(|name| name.get_name().to_owned()).collect();
+            let said = format!(
+                "invalid value '' for '{option}': a name is missing, one of {}\n",
+                names.join(", ")
+            );
+            return Err(clap::Error::raw(ErrorKind::ValueValidation, said).with_cmd(command));
+        }
+        self.0.parse_ref(command, option, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        self.0.possible_values()
+    }
 }
 
 fn workloads() -> String {

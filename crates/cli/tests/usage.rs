@@ -96,6 +96,17 @@ fn wrong_numbers_are_refused_by_their_option() {
         misread(&["bench", "--units", wrong], &[wrong, "is not in 1..=100000000"]);
         misread(&["bench", "feed", "--people", wrong], &[wrong, "is not in 1..=1000000"]);
     }
+    for list in [",2", "1,,2", "1,", ""] {
+        misread(
+            &["bench", "feed", "--people", list],
+            &["'--people <N,..>'", "a number is missing"],
+        );
+    }
+    misread(&["bench", "serve", "--kind", "plain,"], &["'--kind", "a name is missing", "backend"]);
+    for option in ["--runtime", "--unit"] {
+        misread(&["bench", option, "ruby,,go"], &[option, "a name is missing"]);
+    }
+    misread(&["run", "--threads-for", "f,", "true"], &["--threads-for", "a name is missing"]);
     misread(&["bench", "--samples", "0"], &["1..=10000"]);
     misread(&["bench", "--units", "0"], &["1..=100000000"]);
     misread(&["bench", "--seed", "-1"], &["'--seed <S>'"]);
