@@ -34,8 +34,7 @@ impl Bar {
             return Bar::Told { begun: now, last: now, making: None };
         }
         let bar = ProgressBar::new(0);
-        // The time left is unknown until the first sample is done.
-        set_style(&bar, "{wide_bar} {pos}/{len} {msg:<28}");
+        set_style(&bar, WORDS);
         // No ticking thread: it would take time from the samples. The bar moves between them.
         bar.tick();
         Bar::Drawn(bar)
@@ -45,6 +44,7 @@ impl Bar {
     pub(crate) fn say(&mut self, what: String) {
         match self {
             Bar::Drawn(bar) => {
+                set_style(bar, WORDS);
                 set_message(bar, &what);
                 bar.tick();
             }
@@ -75,8 +75,7 @@ impl Bar {
         let Waiting { done, total, names, longest } = waiting;
         match self {
             Bar::Drawn(bar) => {
-                bar.set_length(*total as u64);
-                bar.set_position(*done as u64);
+                advance(bar, *done, *total, false);
                 set_message(bar, &waited_for(names));
                 bar.tick();
             }
@@ -110,11 +109,8 @@ impl Bar {
         let Progress { done, total, next } = progress;
         match self {
             Bar::Drawn(bar) => {
-                if done == 1 {
-                    set_style(bar, "{wide_bar} {pos}/{len} {msg:<28} {eta:>4} left");
-                }
-                bar.set_length(total as u64);
-                bar.set_position(done as u64);
+                // The time left is unknown until the first sample is done.
+                advance(bar, done, total, done > 0);
                 match next {
                     Some(trial) => set_message(bar, &trial.to_string()),
                     None => bar.finish_and_clear(),
@@ -133,8 +129,7 @@ impl Bar {
     pub(crate) fn count(&mut self, done: usize, all: usize, what: String) {
         match self {
             Bar::Drawn(bar) => {
-                bar.set_length(all as u64);
-                bar.set_position(done as u64);
+                advance(bar, done, all, false);
                 set_message(bar, &what);
             }
             Bar::Told { .. } => self.tell(&format!("{done} of {all} tasks done; now {what}")),
@@ -168,6 +163,33 @@ fn waited_for(names: &[String]) -> String {
     }
 }
 
+/// Before there is anything to count, which would be a full bar of none.
+const WORDS: &str = "{wide_msg}";
+
+/// How a count is shown on so many columns, in one line: the words last, as much of them as has room.
+fn layout(columns: u16, is_timed: bool) -> String {
+    let left = if is_timed { " {eta:>4} left" } else { "" };
+    match columns {
+        ..32 => "{pos}/{len} {wide_msg}".to_owned(),
+        32..60 => format!("{{pos}}/{{len}}{left} {{wide_msg}}"),
+        _ => format!("{{bar:{}}} {{pos}}/{{len}}{left} {{wide_msg}}", columns / 3),
+    }
+}
+
+fn advance(bar: &ProgressBar, done: usize, total: usize, is_timed: bool) {
+    bar.set_length(total as u64);
+    bar.set_position(done as u64);
+    set_style(bar, &layout(columns(), is_timed));
+}
+
+/// The width of the terminal, which may change; 80 where it is not known.
+fn columns() -> u16 {
+    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: there is room for the answer.
+    let known = unsafe { libc::ioctl(libc::STDERR_FILENO, libc::TIOCGWINSZ, &raw mut size) } == 0;
+    if known && size.ws_col > 0 { size.ws_col } else { 80 }
+}
+
 /// Shows a text, which may have a target's title in it.
 fn set_message(bar: &ProgressBar, what: &str) {
     bar.set_message(printable::line(what).into_owned());
@@ -195,12 +217,88 @@ pub(crate) fn spoken(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use indicatif::{ProgressDrawTarget, TermLike};
+    use std::sync::{Arc, Mutex};
 
     #[test]
     fn short_times_have_digits_enough_to_tell_them() {
         let said = |ms| spoken(Duration::from_millis(ms));
         assert_eq!(["0 ms", "730 ms", "4.2 s", "9 s"], [0, 730, 4_250, 9_000].map(said)[..]);
         assert_eq!(["50 s", "2 min 5 s"], [50_999, 125_000].map(said)[..]);
+    }
+
+    /// A terminal that keeps what is written.
+    #[derive(Debug)]
+    struct Paper {
+        columns: u16,
+        lines: Arc<Mutex<Vec<String>>>,
+    }
+
+    impl TermLike for Paper {
+        fn width(&self) -> u16 {
+            self.columns
+        }
+        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn write_line(&self, line: &str) -> io::Result<()> {
+            self.write_str(line)
+        }
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            self.lines.lock().unwrap().push(text.trim_end().to_owned());
+            Ok(())
+        }
+        fn clear_line(&self) -> io::Result<()> {
+            Ok(())
+        }
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_count_has_one_line_on_every_terminal() {
+        for (columns, expected) in [
+            (20, "3/1234 ruby 3.4.1 th"),
+            (40, "3/1234"),
+            (60, "░░░░░░░░░░░░░░░░░░░░ 3/1234"),
+            (200, "throughput"),
+        ] {
+            let lines = Arc::default();
+            let paper = Paper { columns, lines: Arc::clone(&lines) };
+            let bar = ProgressBar::new(1234);
+            bar.set_draw_target(ProgressDrawTarget::term_like(Box::new(paper)));
+            set_style(&bar, &layout(columns, true));
+            bar.set_position(3);
+            set_message(&bar, "ruby 3.4.1 thread (carefree) throughput");
+            bar.tick();
+            let lines = lines.lock().unwrap();
+            let last = lines.iter().rfind(|line| !line.is_empty()).expect("it is drawn");
+            assert!(last.contains(expected), "{columns}: {last}");
+            assert!(last.chars().count() <= usize::from(columns), "{columns}: {last}");
+        }
+    }
+
+    #[test]
+    fn a_bar_begins_with_words_and_not_full() {
+        let bar = ProgressBar::hidden();
+        let lines = Arc::default();
+        let paper = Paper { columns: 80, lines: Arc::clone(&lines) };
+        bar.set_draw_target(ProgressDrawTarget::term_like(Box::new(paper)));
+        Bar::Drawn(bar).say("looking for runtimes".into());
+        let drawn: Vec<String> =
+            lines.lock().unwrap().drain(..).filter(|l| !l.is_empty()).collect();
+        assert!(drawn.iter().all(|line| line == "looking for runtimes"), "{drawn:?}");
+        assert!(!drawn.is_empty());
     }
 
     #[test]
