@@ -4,10 +4,14 @@
 //! shared with all that map the same file, the kernel takes them back when it needs room, and a
 //! control group counts only those that it was the first to touch. Own memory leaves out what the
 //! kernel keeps for a thread: its kernel stack, its page tables, its `task_struct`. *Whole* memory has
-//! those too, and so is never less. Where the lab may make a control group for a sample, the group's
-//! high-water mark is the whole and counts nothing but the sample. Elsewhere the growth of three
-//! figures of `/proc/meminfo` is added to the process's own; they are the whole machine's, so other
-//! activity shows in them. Each sample says which of the two it used.
+//! those too. Where the lab may make a control group for a sample, the group's high-water mark is the
+//! whole and counts nothing but the sample. Elsewhere the growth of three figures of `/proc/meminfo` is
+//! added to the process's own; they are the whole machine's, so other activity shows in them. Each
+//! sample says which of the two it used.
+//!
+//! So the whole is more than the own, as a rule. It comes out less where a control group has charged
+//! memory to another group, whose process touched it first, and where the machine's three figures shrank
+//! because other programs ended meanwhile.
 
 use std::fs;
 use std::io;
