@@ -167,10 +167,9 @@ pub(crate) fn take(orders: &Bench) -> Result<Finished, (u8, Error)> {
         patience: PATIENCE,
         progress: &mut |progress| bar.show(progress),
         keep: &mut |taken| kept.borrow_mut().add(taken),
-        enough: &|of_kind| {
-            let precision = orders.precision.map(|percent| f64::from(percent) / 100.0);
-            precision.zip(of_kind.first()).is_some_and(|(precision, taken)| {
-                kept.borrow().is_precise(&taken.trial, precision, plan.seed)
+        enough: &|taken| {
+            orders.precision.is_some_and(|percent| {
+                kept.borrow().is_precise(&taken.trial, f64::from(percent) / 100.0, plan.seed)
             })
         },
     }

@@ -74,8 +74,8 @@ pub struct Runner<'a> {
     pub progress: &'a mut dyn FnMut(Progress<'_>),
     /// Told of each sample as soon as it is taken, so that a run that is broken off loses nothing.
     pub keep: &'a mut dyn FnMut(&Taken),
-    /// Whether the samples of a kind, all of which it is given, are enough: then it gets no more.
-    pub enough: &'a dyn Fn(&[&Taken]) -> bool,
+    /// Whether the samples of a kind are enough, asked with each that is taken: then it gets no more.
+    pub enough: &'a dyn Fn(&Taken) -> bool,
 }
 
 impl std::fmt::Debug for Runner<'_> {
@@ -92,6 +92,8 @@ struct Course {
     /// Samples tried, failed ones included.
     tried: u32,
     /// How long they took together.
+    /// Those of them that were taken.
+    taken: u32,
     spent: Duration,
     /// Whether it gets no more.
     over: bool,
@@ -142,9 +144,8 @@ impl Runner<'_> {
                         let taken = Taken { trial: trial.clone(), position: done, sample };
                         (self.keep)(&taken);
                         outcome.taken.push(taken);
-                        let of_kind: Vec<&Taken> =
-                            outcome.taken.iter().filter(|taken| taken.trial == *trial).collect();
-                        course.over = (self.enough)(&of_kind);
+                        course.taken += 1;
+                        course.over = (self.enough)(&taken);
                     }
                     Err(Missed::Interrupted) => {
                         outcome.interrupted = true;
@@ -152,8 +153,7 @@ impl Runner<'_> {
                     }
                     Err(Missed::Failed { failure, stderr, hopeless }) => {
                         outcome.note(Failed::new(trial, failure, stderr));
-                        let none = !outcome.taken.iter().any(|taken| taken.trial == *trial);
-                        course.over = hopeless || none && course.tried >= TRIES;
+                        course.over = hopeless || course.taken == 0 && course.tried >= TRIES;
                     }
                 }
                 done += 1;
