@@ -26,6 +26,7 @@ use carefree_lab::record::{RunFacts, fingerprint};
 use carefree_lab::report::{self, Format};
 use carefree_lab::run::Runner;
 use carefree_lab::serving::Serving;
+use carefree_lab::stats::FEWEST;
 use carefree_lab::sweep::Sweep;
 use carefree_lab::targets::lineup::{Lineup, Sizes, Wishes};
 use carefree_lab::targets::{self, Folders, Target};
@@ -258,7 +259,7 @@ fn plan(orders: &Bench, sizes: &Sizes, kinds: Vec<Trial>) -> Plan {
         None if sweeps && !orders.quick => (5, 1, Some(SWEEP)),
         // Odd: the median is then a sample, and the median rate one over the median time.
         None if orders.quick => (5, 1, Some(QUICK)),
-        None => (11, 5, Some(FULL)),
+        None => (11, FEWEST, Some(FULL)),
     };
     let seed = orders.seed.unwrap_or_else(chance);
     Plan { least, budget, most: sizes.feed.most, ..Plan::new(kinds, samples, seed) }

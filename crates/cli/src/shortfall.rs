@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use carefree_lab::noise::{Warning, WarningKind};
 use carefree_lab::number::whole;
+use carefree_lab::stats::FEWEST;
 use carefree_lab::trial::Trial;
 use carefree_workloads::named::distinct;
 use carefree_workloads::workload::Workload;
@@ -79,12 +80,12 @@ pub(crate) fn cut(budget: Option<Duration>, kinds: &[(Trial, u32, Duration)]) ->
     Some(Warning {
         kind: WarningKind::Cut,
         message: format!(
-            "fewer than 5 samples for want of time{whole}: {}{more}",
+            "fewer than {FEWEST} samples for want of time{whole}: {}{more}",
             names.join(", ")
         ),
         advice: format!(
             "run again, which takes more of them, or take the time: carefree bench {} --runtime {} \
-             --unit '{}' --samples 5",
+             --unit '{}' --samples {FEWEST}",
             all(&|trial| trial.workload.to_string(), " "),
             all(&|trial| trial.runtime.clone(), ","),
             all(&|trial| trial.unit.clone(), ",")

@@ -38,9 +38,6 @@ pub struct Plan {
 /// There are about a hundred kinds in a run of everything, and a few of them take most of the time.
 const SLOW: f64 = 100.0;
 
-/// Kinds with fewer samples than this are told of.
-pub(crate) const ENOUGH: u32 = 5;
-
 impl Plan {
     /// So many samples of each kind, whatever time they take.
     pub fn new(kinds: Vec<Trial>, samples: u32, seed: u64) -> Plan {
@@ -131,6 +128,7 @@ fn place_on(cores: &[usize], workload: Workload, pin: bool) -> (Option<usize>, u
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::stats::FEWEST;
     use carefree_workloads::role::Role;
     use carefree_workloads::unit::Unit;
     use carefree_workloads::workload::Size;
@@ -217,7 +215,7 @@ pub(crate) mod tests {
     /// What a sample of each kind took in record/readme, in tenths of a second: about a hundred of
     /// them, of which eight take longer than eleven seconds.
     #[test]
-    fn a_run_of_everything_leaves_few_kinds_with_less_than_five_samples() {
+    fn a_run_of_everything_leaves_few_kinds_with_too_few_samples() {
         const SLOW: [u64; 27] = [
             718, 354, 238, 212, 185, 142, 121, 84, 80, 73, 62, 62, 62, 57, 48, 46, 43, 34, 34, 31,
             29, 29, 29, 28, 23, 21, 21,
@@ -228,12 +226,12 @@ pub(crate) mod tests {
         let costs: Vec<Duration> =
             costs.into_iter().map(|t| Duration::from_millis(t * 100)).collect();
         let budget = Duration::from_secs(19 * 60);
-        let plan = Plan { budget: Some(budget), samples: 11, least: 5, ..plan(1) };
+        let plan = Plan { budget: Some(budget), samples: 11, least: FEWEST, ..plan(1) };
         let shares = plan.shares(&costs);
         let all: f64 =
             shares.iter().zip(&costs).map(|(&n, cost)| f64::from(n) * cost.as_secs_f64()).sum();
         assert!(all <= 1.02 * budget.as_secs_f64(), "{all} s");
-        let few = shares.iter().filter(|&&share| share < ENOUGH).count();
+        let few = shares.iter().filter(|&&share| share < FEWEST).count();
         assert!(few <= 8, "{shares:?}");
         assert!(shares.iter().all(|&share| share >= 1), "{shares:?}");
     }

@@ -14,12 +14,13 @@ use crate::answer;
 use crate::course;
 use crate::memory::Group;
 use crate::noise::{Load, LoadMeter};
-use crate::plan::{ENOUGH, Plan};
+use crate::plan::Plan;
 use crate::process::{self, Launch, Missed, Remains, last_lines};
 use crate::proof;
 use crate::record::Failed;
 use crate::sample::{Sample, astray};
 use crate::serving;
+use crate::stats::FEWEST;
 use crate::sweep;
 use crate::trial::Trial;
 
@@ -43,7 +44,7 @@ pub struct Outcome {
     pub failed: Vec<Failed>,
     /// What would have taken longer than the plan allows, with how long it would have.
     pub left_out: Vec<(Trial, Duration)>,
-    /// What has fewer samples than five for want of time: how many, and how long one takes.
+    /// What has fewer samples than [`FEWEST`] for want of time: how many, and how long one takes.
     pub cut: Vec<(Trial, u32, Duration)>,
     /// Whether the run was broken off.
     pub interrupted: bool,
@@ -91,9 +92,9 @@ struct Course {
     had: u32,
     /// Samples tried, failed ones included.
     tried: u32,
-    /// How long they took together.
     /// Those of them that were taken.
     taken: u32,
+    /// How long they took together.
     spent: Duration,
     /// Whether it gets no more.
     over: bool,
@@ -143,9 +144,9 @@ impl Runner<'_> {
                     Ok(sample) => {
                         let taken = Taken { trial: trial.clone(), position: done, sample };
                         (self.keep)(&taken);
-                        outcome.taken.push(taken);
                         course.taken += 1;
                         course.over = (self.enough)(&taken);
+                        outcome.taken.push(taken);
                     }
                     Err(Missed::Interrupted) => {
                         outcome.interrupted = true;
@@ -181,7 +182,7 @@ fn too_long(plan: &Plan, trial: &Trial, taken: &[Taken]) -> Option<Duration> {
 
 /// The kinds that could not have as many samples as say something.
 fn cut(plan: &Plan, courses: &[Course]) -> Vec<(Trial, u32, Duration)> {
-    let asked = plan.samples.min(ENOUGH);
+    let asked = plan.samples.min(FEWEST);
     let kinds = plan.kinds.iter().zip(courses);
     let short = kinds.filter(|(_, course)| !course.over && course.had + course.tried < asked);
     short.map(|(trial, course)| (trial.clone(), course.had + course.tried, course.cost())).collect()

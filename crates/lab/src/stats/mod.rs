@@ -127,10 +127,11 @@ fn interval(median: f64, mut drawn: Vec<f64>) -> Estimate {
 }
 
 /// With fewer samples than this the interval is mostly their range, and three that happen to be
-/// alike would pass for precise.
-const LEAST: usize = 5;
+/// alike would pass for precise: a run takes as many of everything that is not slow, and tells of
+/// what has fewer.
+pub const FEWEST: u32 = 5;
 
-/// Whether more samples are not needed: there are at least five, and neither end of the median's
+/// Whether more samples are not needed: there are [`FEWEST`] or more, and neither end of the median's
 /// 95% interval is further from it than `precision`, as a share of the median. 0.02 asks for 2%.
 ///
 /// A run that stops by this sometimes stops early by luck: its interval is a little narrower than
@@ -139,7 +140,7 @@ const LEAST: usize = 5;
 /// # Panics
 /// When a value is not a number.
 pub fn enough(values: &[f64], precision: f64, random: &mut Random) -> bool {
-    if values.len() < LEAST {
+    if values.len() < FEWEST as usize {
         return false;
     }
     // To decide takes fewer digits than to report.
