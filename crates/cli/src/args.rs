@@ -177,7 +177,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "DIR")]
     pub(crate) targets: Vec<PathBuf>,
 
-    /// Smaller crowds and fewer samples, for a look within a minute.
+    /// Smaller crowds and fewer samples, for a look in about a minute.
     #[arg(long)]
     pub(crate) quick: bool,
 
@@ -189,7 +189,8 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = within::<u64>(1..=100_000_000))]
     pub(crate) units: Option<u64>,
 
-    /// Format of the report [default: by the name of --out, else text].
+    /// Format of the report; json is the record itself, an object a line [default: by the name of
+    /// --out, else text].
     #[arg(long, value_name = "FORMAT", value_parser = named::<Format>(Format::ALL.map(Format::name)))]
     pub(crate) format: Option<Format>,
 
@@ -205,8 +206,8 @@ pub(crate) struct Bench {
     #[arg(long)]
     pub(crate) pin: bool,
 
-    /// Folder of records: this run's is written there, and samples of earlier ones are used again
-    /// [default: carefree/records in your data folder].
+    /// Folder of records: this run's is written there, in a file named by the time and the machine, and
+    /// samples of earlier ones are used again [default: carefree/records in your data folder].
     #[arg(long, value_name = "DIR")]
     pub(crate) record: Option<PathBuf>,
 
@@ -388,7 +389,8 @@ pub(crate) struct Fleet {
     #[arg(long, value_name = "N", requires_all = ["plan", "record"], allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) task: Option<u32>,
 
-    /// What records call this machine, to tell it from others like it [default: its processor].
+    /// What records call this machine, to tell it from others like it, in place of the name made of
+    /// its hardware; it is part of the name of this run's file.
     #[arg(long, value_name = "NAME", conflicts_with = "on")]
     pub(crate) machine: Option<String>,
 
@@ -427,8 +429,8 @@ pub(crate) enum Engine {
 /// The help on names of records.
 const NAMES: &str = "\
 Records:
-  FILE       a record that bench has written
-  DIR        all records of a folder
+  FILE       a record that bench has written, whatever its name
+  DIR        all records of a folder, which are named *.jsonl
   mine       all of your own
   published  the figures of the documents this lab follows
   ...@3.2    what any of these has of version 3.2, or of the build of that name
