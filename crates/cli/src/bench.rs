@@ -28,7 +28,7 @@ use carefree_lab::run::Runner;
 use carefree_lab::serving::Serving;
 use carefree_lab::stats::FEWEST;
 use carefree_lab::sweep::Sweep;
-use carefree_lab::targets::lineup::{Lineup, Sizes, Wishes};
+use carefree_lab::targets::lineup::{Field, Lineup, Sizes, Wishes};
 use carefree_lab::targets::{self, Folders, Target};
 use carefree_lab::trial::Trial;
 use carefree_workloads::fetch::Settings;
@@ -75,27 +75,7 @@ pub(crate) fn take(orders: &Bench) -> Result<Finished, (u8, Error)> {
     let interrupted = catch_interrupts().map_err(failed)?;
 
     let mut bar = Bar::new();
-    let (folders, targets) = read_targets(orders)?;
-    let wishes = Wishes {
-        runtimes: orders.runtimes.clone(),
-        units: orders.unit.clone(),
-        with: orders.with.clone(),
-        images: orders.images.clone(),
-    };
-    bar.say("looking for runtimes".into());
-    // What runs on would disturb this run.
-    let left = leftovers::end();
-    folder::remove_leftovers();
-    if wishes.takes_all() {
-        targets::survey(&targets, &mut |waiting| bar.wait(waiting));
-    }
-    let lineup = Lineup::find(&wishes, &targets).map_err(usage)?;
-    for (count, what) in [(left, "process"), (lineup.removed(), "container")] {
-        if count > 0 {
-            let what = format!("{what}{}", if count == 1 { "" } else { plural(what) });
-            bar.complain(&format!("ended {count} {what} that a run which was killed had left"));
-        }
-    }
+    let (folders, lineup) = line_up(orders, &mut bar)?;
     let mut sizes = sizes(orders);
     if lineup.has_ours() {
         // A program that cannot be read has no samples that another could use again.
@@ -103,24 +83,7 @@ pub(crate) fn take(orders: &Bench) -> Result<Finished, (u8, Error)> {
     }
     let _watched = watched(&program, !orders.images.is_empty());
     let folders = folders.until(Arc::clone(&interrupted));
-    let field = lineup.field(&sizes, &folders, &mut |runtime| {
-        bar.prepare(format!("making {} {} ready", runtime.target().title(), runtime.version()));
-        !interrupted.load(Ordering::Relaxed)
-    });
-    bar.prepared();
-    if interrupted.load(Ordering::Relaxed) {
-        return Err((exit::INTERRUPTED, anyhow!("broken off before the first sample")));
-    }
-    if field.kinds.is_empty() && field.failed.is_empty() {
-        // Why there are none: what is missing, and what brings it.
-        field
-            .notes
-            .iter()
-            .for_each(|note| complain(format_args!("{} ({})", note.message, note.advice)));
-        return Err(usage(anyhow!(
-            "no runtime has these units and workloads; see carefree doctor"
-        )));
-    }
+    let field = make_ready(&lineup, &sizes, &folders, &mut bar, &interrupted)?;
     let mut plan = plan(orders, &sizes, field.kinds.clone());
     let environment =
         Environment { machine: orders.fleet.machine.clone(), ..Environment::capture() };
@@ -137,18 +100,7 @@ pub(crate) fn take(orders: &Bench) -> Result<Finished, (u8, Error)> {
     };
     let mut kept =
         Kept::open(orders.record.clone(), &environment, begun, orders.force).map_err(usage)?;
-    plan.had = plan.kinds.iter().map(|trial| kept.reuse(trial, plan.samples)).collect();
-    // Small meals tell how long large ones take, whichever run measured them.
-    let meals = plan.kinds.iter().filter(|trial| trial.workload == Workload::Feed);
-    plan.known = meals.filter_map(|trial| Some((trial.clone(), kept.time(trial)?))).collect();
-    let again: u32 = plan.had.iter().sum();
-    if again > 0 {
-        let samples = counted(again as usize, "sample");
-        let stand = if again == 1 { "stands" } else { "stand" };
-        bar.complain(&format!(
-            "{samples} of earlier runs {stand} for as many of this one; --force measures anew"
-        ));
-    }
+    use_again(&mut plan, &mut kept, &bar);
     // A short run needs no announcement in a log; on a terminal every run has one.
     let is_long = plan.budget.is_some_and(|budget| budget > QUICK);
     if let Some(line) = announcement(&plan).filter(|_| is_long || io::stderr().is_terminal()) {
@@ -184,6 +136,76 @@ pub(crate) fn take(orders: &Bench) -> Result<Finished, (u8, Error)> {
     let cut = shortfall::cut(plan.budget, &outcome.cut);
     let notes = field.notes.into_iter().chain(left_out).chain(cut).collect();
     Ok(kept.into_inner().finish(environment, notes, outcome))
+}
+
+/// Finds what takes part, and ends what earlier runs have left.
+fn line_up(orders: &Bench, bar: &mut Bar) -> Result<(Folders, Lineup), (u8, Error)> {
+    let (folders, targets) = read_targets(orders)?;
+    let wishes = Wishes {
+        runtimes: orders.runtimes.clone(),
+        units: orders.unit.clone(),
+        with: orders.with.clone(),
+        images: orders.images.clone(),
+    };
+    bar.say("looking for runtimes".into());
+    // What runs on would disturb this run.
+    let left = leftovers::end();
+    folder::remove_leftovers();
+    if wishes.takes_all() {
+        targets::survey(&targets, &mut |waiting| bar.wait(waiting));
+    }
+    let lineup = Lineup::find(&wishes, &targets).map_err(|error| (exit::USAGE, error))?;
+    for (count, what) in [(left, "process"), (lineup.removed(), "container")] {
+        if count > 0 {
+            let what = format!("{what}{}", if count == 1 { "" } else { plural(what) });
+            bar.complain(&format!("ended {count} {what} that a run which was killed had left"));
+        }
+    }
+    Ok((folders, lineup))
+}
+
+/// Has the programs built that take the samples, and says which samples there are to take.
+fn make_ready(
+    lineup: &Lineup,
+    sizes: &Sizes,
+    folders: &Folders,
+    bar: &mut Bar,
+    interrupted: &AtomicBool,
+) -> Result<Field, (u8, Error)> {
+    let field = lineup.field(sizes, folders, &mut |runtime| {
+        bar.prepare(format!("making {} {} ready", runtime.target().title(), runtime.version()));
+        !interrupted.load(Ordering::Relaxed)
+    });
+    bar.prepared();
+    if interrupted.load(Ordering::Relaxed) {
+        return Err((exit::INTERRUPTED, anyhow!("broken off before the first sample")));
+    }
+    if field.kinds.is_empty() && field.failed.is_empty() {
+        // Why there are none: what is missing, and what brings it.
+        field
+            .notes
+            .iter()
+            .for_each(|note| complain(format_args!("{} ({})", note.message, note.advice)));
+        let error = anyhow!("no runtime has these units and workloads; see carefree doctor");
+        return Err((exit::USAGE, error));
+    }
+    Ok(field)
+}
+
+/// Has samples of earlier runs stand for those of the plan.
+fn use_again(plan: &mut Plan, kept: &mut Kept, bar: &Bar) {
+    plan.had = plan.kinds.iter().map(|trial| kept.reuse(trial, plan.samples)).collect();
+    // Small meals tell how long large ones take, whichever run measured them.
+    let meals = plan.kinds.iter().filter(|trial| trial.workload == Workload::Feed);
+    plan.known = meals.filter_map(|trial| Some((trial.clone(), kept.time(trial)?))).collect();
+    let again: u32 = plan.had.iter().sum();
+    if again > 0 {
+        let samples = counted(again as usize, "sample");
+        let stand = if again == 1 { "stands" } else { "stand" };
+        bar.complain(&format!(
+            "{samples} of earlier runs {stand} for as many of this one; --force measures anew"
+        ));
+    }
 }
 
 fn measure(orders: &Bench) -> Result<ExitCode, (u8, Error)> {

@@ -1,6 +1,7 @@
 //! What takes part in a run: our own units, and those of the runtimes that were asked for or found.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::Path;
 
 use anyhow::{Context, Error, Result, anyhow, bail};
@@ -285,99 +286,32 @@ impl Lineup {
 
     fn add_kinds(&self, runtime: &Runtime, sizes: &Sizes, folders: &Folders, field: &mut Field) {
         let mut here = false;
-        let (target, version) = (runtime.target(), runtime.version());
+        let target = runtime.target();
         for (name, finding) in runtime.units() {
             let has = |name: &str| target.has_unit(name);
             let wanted = |unit: &&UnitSpec| self.wants(&name, unit.role, &has);
-            let Some(unit) = runtime.unit(&name).filter(wanted) else {
+            let Some(spec) = runtime.unit(&name).filter(wanted) else {
                 continue;
             };
-            let who = format!("{} {version} {name}", target.name());
+            let unit = RuntimeUnit { runtime, name: &name, spec };
             match finding {
-                Finding::Here => {}
+                Finding::Here => {
+                    here = true;
+                    for &workload in &sizes.workloads {
+                        self.add_workload(&unit, workload, sizes, folders, field);
+                    }
+                }
                 Finding::Missing { part, package } => {
-                    field.leave_out(format!("{who} is left out: it needs {part}"), package);
-                    continue;
+                    field.leave_out(format!("{unit} is left out: it needs {part}"), package);
                 }
                 // Another version in this run has it.
-                Finding::TooOld { .. } if self.has_newer(runtime, &name) => continue,
+                Finding::TooOld { .. } if self.has_newer(runtime, &name) => {}
                 Finding::TooOld { since } => {
                     let advice = format!(
                         "install {since} or newer, and name it: --runtime {}@{since}",
                         target.name()
                     );
-                    field.leave_out(format!("{who} is left out: it came with {since}"), advice);
-                    continue;
-                }
-            }
-            here = true;
-            for &workload in &sizes.workloads {
-                if let Some(Finding::Missing { part, package }) = runtime.lacks(&name, workload) {
-                    let message = format!("{who} is left out of {workload}: it needs {part}");
-                    field.leave_out(message, package);
-                    continue;
-                }
-                let names = (target.name(), &*version, &*name);
-                let mut trial = sizes.trial(workload, names, unit.role, unit.kernel);
-                let Some(ready) = runtime.ready(&name, workload, folders) else {
-                    if let Some(why) = unit.without.get(&workload) {
-                        field.without(&trial, why);
-                    }
-                    continue;
-                };
-                trial.warmup = if workload.warms_up() { unit.warmup } else { 0 };
-                let most = unit.max_units.unwrap_or(u64::MAX);
-                if trial.parameters.units() > most {
-                    trial.parameters.set("units", most);
-                    let why = unit.why.as_deref().unwrap_or_default();
-                    let note = Warning::new(
-                        WarningKind::FewerUnits,
-                        format!("{who} runs with {} units at most: {why}", whole(most)),
-                        format!("compare it with others of as few: --units {most}"),
-                    );
-                    if !field.notes.contains(&note) {
-                        field.notes.push(note);
-                    }
-                }
-                if workload == Workload::Serve {
-                    for kind in sizes.serve.missing(&unit.serve) {
-                        field.leave_out(
-                            format!(
-                                "{who} is left out of serve with --kind {kind}: its program is no \
-                                 such server"
-                            ),
-                            "docs/targets.md says what such a server does".into(),
-                        );
-                    }
-                }
-                match ready {
-                    Ok(ready) => {
-                        trial.program = ready.fingerprint().to_owned();
-                        trial.source = ready.source().to_owned();
-                        if workload == Workload::Fetch
-                            && self.wants(SEQUENTIAL, Role::Thread, &|_| false)
-                        {
-                            // Once for each runtime, whichever of its units comes first; Rust's
-                            // may be ours.
-                            let sequential = sizes.fetch.sequential(&trial);
-                            let key = key(&sequential[0]);
-                            if !field.kinds.iter().any(|known| self::key(known) == key) {
-                                field.ready.insert(key, ready.clone());
-                                field.kinds.extend(sequential);
-                            }
-                        }
-                        field.ready.insert(key(&trial), ready);
-                        let trials = sizes.trials(&trial, unit.feed.as_deref(), &unit.serve);
-                        let mut trials: Vec<Trial> =
-                            trials.into_iter().filter(|t| t.parameters.units() <= most).collect();
-                        if let Some(limit) = &unit.max_idle {
-                            field.limit_idle(&mut trials, limit, &who);
-                        }
-                        field.kinds.extend(trials);
-                    }
-                    Err(NotReady { failure, stderr }) => {
-                        field.fail(Failed::new(&trial, failure, stderr));
-                    }
+                    field.leave_out(format!("{unit} is left out: it came with {since}"), advice);
                 }
             }
         }
@@ -387,6 +321,83 @@ impl Lineup {
             facts.units.retain(|unit, _| field.has(&facts.runtime, &facts.version, unit));
             field.facts.push(facts);
         }
+    }
+
+    /// Adds the kinds of samples of one workload, and has their program built.
+    fn add_workload(
+        &self,
+        unit: &RuntimeUnit<'_>,
+        workload: Workload,
+        sizes: &Sizes,
+        folders: &Folders,
+        field: &mut Field,
+    ) {
+        let &RuntimeUnit { runtime, name, spec } = unit;
+        if let Some(Finding::Missing { part, package }) = runtime.lacks(name, workload) {
+            let message = format!("{unit} is left out of {workload}: it needs {part}");
+            return field.leave_out(message, package);
+        }
+        let version = runtime.version();
+        let names = (runtime.target().name(), &*version, name);
+        let mut trial = sizes.trial(workload, names, spec.role, spec.kernel);
+        let Some(ready) = runtime.ready(name, workload, folders) else {
+            if let Some(why) = spec.without.get(&workload) {
+                field.without(&trial, why);
+            }
+            return;
+        };
+        trial.warmup = if workload.warms_up() { spec.warmup } else { 0 };
+        field.limit_units(&mut trial, unit);
+        if workload == Workload::Serve {
+            for kind in sizes.serve.missing(&spec.serve) {
+                field.leave_out(
+                    format!(
+                        "{unit} is left out of serve with --kind {kind}: its program is no such \
+                         server"
+                    ),
+                    "docs/targets.md says what such a server does".into(),
+                );
+            }
+        }
+        let ready = match ready {
+            Ok(ready) => ready,
+            Err(NotReady { failure, stderr }) => {
+                return field.fail(Failed::new(&trial, failure, stderr));
+            }
+        };
+        trial.program = ready.fingerprint().to_owned();
+        trial.source = ready.source().to_owned();
+        if workload == Workload::Fetch && self.wants(SEQUENTIAL, Role::Thread, &|_| false) {
+            // Once for each runtime, whichever of its units comes first; Rust's may be ours.
+            let sequential = sizes.fetch.sequential(&trial);
+            let key = key(&sequential[0]);
+            if !field.kinds.iter().any(|known| self::key(known) == key) {
+                field.ready.insert(key, ready.clone());
+                field.kinds.extend(sequential);
+            }
+        }
+        field.ready.insert(key(&trial), ready);
+        let mut trials = sizes.trials(&trial, spec.feed.as_deref(), &spec.serve);
+        trials.retain(|trial| trial.parameters.units() <= spec.most_units());
+        if let Some(limit) = &spec.max_idle {
+            field.limit_idle(&mut trials, limit, &unit.to_string());
+        }
+        field.kinds.extend(trials);
+    }
+}
+
+/// A unit of a runtime.
+struct RuntimeUnit<'a> {
+    runtime: &'a Runtime,
+    name: &'a str,
+    spec: &'a UnitSpec,
+}
+
+impl fmt::Display for RuntimeUnit<'_> {
+    /// `ruby 3.4.1 thread`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RuntimeUnit { runtime, name, .. } = self;
+        write!(f, "{} {} {name}", runtime.target().name(), runtime.version())
     }
 }
 
@@ -445,6 +456,24 @@ impl Field {
 
     fn leave_out(&mut self, message: String, advice: String) {
         self.notes.push(Warning::new(WarningKind::LeftOut, message, advice));
+    }
+
+    /// Lowers the number of units to what this one can have.
+    fn limit_units(&mut self, trial: &mut Trial, unit: &RuntimeUnit<'_>) {
+        let most = unit.spec.most_units();
+        if trial.parameters.units() <= most {
+            return;
+        }
+        trial.parameters.set("units", most);
+        let why = unit.spec.why.as_deref().unwrap_or_default();
+        let note = Warning::new(
+            WarningKind::FewerUnits,
+            format!("{unit} runs with {} units at most: {why}", whole(most)),
+            format!("compare it with others of as few: --units {most}"),
+        );
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
     }
 
     /// Lowers the idle connections of servers to what this one can hold.

@@ -139,6 +139,11 @@ fn plain() -> Vec<Kind> {
 }
 
 impl UnitSpec {
+    /// How many of it there can be at once.
+    pub(super) fn most_units(&self) -> u64 {
+        self.max_units.unwrap_or(u64::MAX)
+    }
+
     /// The same threads on fibers.
     fn hosted(&self) -> UnitSpec {
         let what = format!("{} under carefree run", self.what);
