@@ -6,7 +6,7 @@ mod support;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use support::{run, stderr, stdout};
+use support::{run, said, stderr, stdout};
 
 /// What a refusal says, all of it.
 fn complaint(arguments: &[&str]) -> String {
@@ -16,7 +16,7 @@ fn complaint(arguments: &[&str]) -> String {
     assert_eq!(stdout(&output), "", "{arguments:?}");
     // The default run takes minutes.
     assert!(started.elapsed() < Duration::from_secs(20), "{arguments:?} measured first");
-    stderr(&output).trim_end().to_owned()
+    said(&output).trim_end().to_owned()
 }
 
 /// What clap says of words that make no sense: a line, and what would have been right.
@@ -222,7 +222,7 @@ fn what_cannot_be_written_ends_every_command_alike() {
         let full = fs::File::options().write(true).open("/dev/full").expect("there");
         let output = support::carefree().args(command).stdout(full).output().expect("it starts");
         assert_eq!(output.status.code(), Some(2), "{command:?}: {output:?}");
-        let said = "carefree: cannot write to standard output: No space left on device";
-        assert!(support::said(&output).starts_with(said), "{command:?}: {output:?}");
+        let expected = "carefree: cannot write to standard output: No space left on device";
+        assert!(said(&output).starts_with(expected), "{command:?}: {output:?}");
     }
 }
