@@ -13,13 +13,13 @@ fn fails() {
 #[test]
 fn a_backtrace_ends_where_the_program_does() {
     let cases: [(&str, fn()); 5] = [
-        ("thread", || drop(std::thread::spawn(|| fails()).join())),
-        ("fiber", || drop(carefree::spawn(|| fails()).join())),
+        ("thread", || drop(std::thread::spawn(fails).join())),
+        ("fiber", || drop(carefree::spawn(fails).join())),
         ("named", || {
             let named = carefree::Builder::new().name("named".into());
-            drop(named.spawn(|| fails()).unwrap().join());
+            drop(named.spawn(fails).unwrap().join());
         }),
-        ("scoped", || carefree::scope(|scope| drop(scope.spawn(|| fails()).join()))),
+        ("scoped", || carefree::scope(|scope| drop(scope.spawn(fails).join()))),
         ("run", || carefree::run(|| drop(std::panic::catch_unwind(fails)))),
     ];
     if let Ok(name) = std::env::var(CASE) {

@@ -120,8 +120,8 @@ where
 {
     let f = closure::<F>(me.stack.load(Ordering::Relaxed));
     let run = || {
-        // SAFETY: `place` has written the closure there, and this first call of the fiber reads it out once.
         let result = panic::catch_unwind(AssertUnwindSafe(|| {
+            // SAFETY: `place` has written the closure there, and this first call of the fiber reads it out once.
             let f = unsafe { f.read() };
             __rust_begin_short_backtrace(f)
         }));
