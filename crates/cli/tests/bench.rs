@@ -530,7 +530,7 @@ fn what_was_measured_is_kept_and_used_again() {
         let processes: Vec<u64> =
             samples.iter().filter_map(|sample| sample["proof"]["process"].as_u64()).collect();
         assert_eq!(processes.len(), samples.len());
-        (processes, stderr(&output).to_owned())
+        (processes, said(&output))
     };
     let (first, said) = measure(&[]);
     assert_eq!((first.len(), said.as_str()), (2, ""));

@@ -33,10 +33,16 @@ pub(crate) fn stderr(output: &Output) -> &str {
     std::str::from_utf8(&output.stderr).expect("text")
 }
 
-/// Standard error but for a line about other tests: each run ends what runs that were killed have left, as some tests
-/// leave it, and says so.
+/// Standard error but for lines about other tests, and about time: each run ends what runs that were killed have left,
+/// as some tests leave it, and says so; and on a busy machine a run tells how far it is.
 #[allow(dead_code, reason = "not all of the tests' programs run the lab")]
 pub(crate) fn said(output: &Output) -> String {
-    let is_own = |line: &&str| !line.ends_with("that a run which was killed had left\n");
+    const OTHERS: [&str; 4] = [
+        "that a run which was killed had left",
+        " so far: ",
+        " took ",
+        " have answered; waiting for ",
+    ];
+    let is_own = |line: &&str| !OTHERS.iter().any(|words| line.contains(words));
     stderr(output).split_inclusive('\n').filter(is_own).collect()
 }
