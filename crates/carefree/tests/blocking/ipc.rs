@@ -3,6 +3,7 @@
 use std::ffi::CString;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use carefree::{run, scope, spawn};
@@ -274,4 +275,141 @@ fn a_semaphore_is_left_alone_if_the_time_is_wrong() {
     let native = std::thread::spawn(answers).join().unwrap();
     assert!(native.iter().all(|(told, left)| told.is_err() && *left == 0), "{native:?}");
     assert_eq!(run(answers), native);
+}
+
+/// Six fibers begin to wait one after the other; then six events come, one after the other. Returns who was served, in
+/// this order: as the kernel serves threads.
+fn served(wait: fn(c_int), event: fn(c_int), object: c_int) -> Vec<usize> {
+    on_one_carrier(move || {
+        let served = Arc::new(Mutex::new(Vec::new()));
+        let waiters: Vec<_> = (0..6)
+            .map(|number| {
+                let served = Arc::clone(&served);
+                let waiter = spawn(move || {
+                    wait(object);
+                    served.lock().unwrap().push(number);
+                });
+                carefree::sleep(MOMENT);
+                waiter
+            })
+            .collect();
+        for count in 1..=waiters.len() {
+            event(object);
+            while served.lock().unwrap().len() < count {
+                carefree::yield_now();
+            }
+        }
+        waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+        Arc::into_inner(served).unwrap().into_inner().unwrap()
+    })
+}
+
+#[test]
+fn the_longest_waiter_is_served_first() {
+    let in_order: Vec<_> = (0..6).collect();
+    // SAFETY: no memory is involved.
+    let [messages, set] = unsafe {
+        let queue = libc::msgget(libc::IPC_PRIVATE, 0o600);
+        [queue, libc::semget(libc::IPC_PRIVATE, 1, 0o600)]
+    };
+    let messages = SystemV(messages);
+    let a_message = |queue| _ = receive(queue, 0, 0).unwrap();
+    assert_eq!(served(a_message, |queue| _ = send(queue, 1, b"for one ", 0), messages.0), in_order);
+    assert_eq!(served(|set| _ = change(set, -1, 0), |set| _ = change(set, 1, 0), set), in_order);
+    // SAFETY: it is ours.
+    unsafe { libc::semctl(set, 0, libc::IPC_RMID) };
+    let Some(queue) = queue() else { return };
+    let a_message = |queue| _ = Queue(queue).receive().unwrap();
+    assert_eq!(served(a_message, |queue| _ = Queue(queue).send(b"x").unwrap(), queue.0), in_order);
+    // SAFETY: it is ours.
+    unsafe { libc::mq_close(queue.0) };
+}
+
+/// Waiters that want what they were not first to wait for are passed over, and only these.
+#[test]
+fn a_waiter_gets_the_message_that_it_waits_for() {
+    run(|| {
+        // SAFETY: no memory is involved.
+        let queue = SystemV(unsafe { libc::msgget(libc::IPC_PRIVATE, 0o600) });
+        let number = queue.0;
+        let third = spawn(move || receive(number, 3, 0));
+        carefree::sleep(MOMENT);
+        let any = spawn(move || receive(number, 0, 0));
+        carefree::sleep(MOMENT);
+        send(number, 3, b"a third!", 0).unwrap();
+        assert_eq!(third.join().unwrap(), Ok(*b"a third!"));
+        send(number, 9, b"a ninth!", 0).unwrap();
+        assert_eq!(any.join().unwrap(), Ok(*b"a ninth!"));
+        assert_eq!(receive(number, 0, libc::IPC_NOWAIT), Err(libc::ENOMSG));
+    });
+}
+
+/// Nobody is left behind by those that come again at once.
+#[test]
+fn loops_of_receivers_get_as_much_each() {
+    const EACH: usize = 50;
+    let Some(queue) = queue() else { return };
+    let counts = on_one_carrier(move || {
+        let receivers: Vec<_> = (0..4)
+            .map(|_| {
+                spawn(move || (0..).take_while(|_| queue.receive().unwrap() != b"end").count())
+            })
+            .collect();
+        carefree::sleep(MOMENT);
+        for _ in 0..4 * EACH {
+            queue.send(b"x").unwrap();
+            // All wait again.
+            carefree::sleep(Duration::from_micros(200));
+        }
+        (0..4).for_each(|_| _ = queue.send(b"end").unwrap());
+        receivers.into_iter().map(|receiver| receiver.join().unwrap()).collect::<Vec<_>>()
+    });
+    assert!(counts.iter().all(|count| (EACH / 2..EACH * 2).contains(count)), "{counts:?}");
+    // SAFETY: it is ours.
+    unsafe { libc::mq_close(queue.0) };
+}
+
+/// Changes of several semaphores at once, of as many as are copied elsewhere too, wait and go on; one of which some
+/// must not wait fails by that.
+#[test]
+fn several_changes_are_made_together_or_not() {
+    const MANY: usize = 40;
+    on_one_carrier(|| {
+        // SAFETY: no memory is involved.
+        let set = unsafe { libc::semget(libc::IPC_PRIVATE, MANY as c_int, 0o600) };
+        assert!(set >= 0);
+        let all = move |by: i16, count: usize, flags: [c_int; 2]| {
+            let mut changes: Vec<_> = (0..count)
+                .map(|number| sembuf {
+                    sem_num: number as u16,
+                    sem_op: by,
+                    sem_flg: flags[usize::from(number > 0)] as i16,
+                })
+                .collect();
+            // SAFETY: as many changes.
+            checked(unsafe { libc::semop(set, changes.as_mut_ptr(), count) })
+        };
+        for count in [2, MANY] {
+            let waiting = spawn(move || all(-1, count, [0, 0]));
+            carefree::sleep(MOMENT);
+            assert!(!waiting.is_finished());
+            // Not all that it needs.
+            change(set, 1, 0).unwrap();
+            carefree::sleep(MOMENT);
+            assert!(!waiting.is_finished());
+            change(set, -1, libc::IPC_NOWAIT).unwrap();
+            all(1, count, [0, 0]).unwrap();
+            assert_eq!(waiting.join().unwrap(), Ok(0));
+            assert_eq!(all(-1, count, [libc::IPC_NOWAIT; 2]), Err(libc::EAGAIN));
+            assert_eq!(all(-1, count, [libc::IPC_NOWAIT, 0]), Err(libc::EAGAIN));
+        }
+        let nothing = ptr::null_mut();
+        // SAFETY: no changes are read; the kernel checks where one is.
+        unsafe {
+            assert_eq!(checked(libc::semop(set, nothing, 0)), Err(libc::EINVAL));
+            assert_eq!(checked(libc::semop(set, nothing, 1)), Err(libc::EFAULT));
+            assert_eq!(checked(libc::semop(set, nothing, 1 << 20)), Err(libc::E2BIG));
+            libc::semctl(set, 0, libc::IPC_RMID);
+        }
+    });
 }

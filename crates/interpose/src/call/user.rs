@@ -95,6 +95,11 @@ impl<'u, T> User<'u, T> {
         User(own, PhantomData)
     }
 
+    /// [`lend`](User::lend), for calls that take as many.
+    pub(crate) fn lend_slice(own: &'u mut [T]) -> User<'u, T> {
+        User(own.as_mut_ptr(), PhantomData)
+    }
+
     /// [`lend`](User::lend), or no memory.
     #[inline]
     pub(crate) fn lend_some(own: &'u mut Option<T>) -> User<'u, T> {

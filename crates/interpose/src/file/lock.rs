@@ -85,7 +85,7 @@ fn released(file: Option<FileId>) {
             lot::unpark(key(file), usize::MAX);
         }
         None => file_lock::for_each_held(|held| {
-            if held.purpose != Purpose::Steps {
+            if matches!(held.purpose, Purpose::Lock { .. }) {
                 lot::unpark(key(held.file), usize::MAX);
             }
         }),

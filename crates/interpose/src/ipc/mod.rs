@@ -2,3 +2,4 @@
 
 pub mod posix_queue;
 pub mod system_v;
+mod turns;

@@ -14,7 +14,11 @@ use crate::call::user::User;
 use crate::descriptor::Waiter;
 use crate::time::deadline::{Clock, absolute};
 use crate::time::duration;
+use crate::wait::file_lock::{self, FileId, FileLock, LockWait, Purpose};
 use crate::wait::user_op::UserOp;
+
+/// How often a fiber whose turn it is not looks whether its queue was closed, in nanoseconds.
+const LOOKS: u64 = 20_000_000;
 
 interpose! {
     /// `mq_receive(3)`.
@@ -80,21 +84,33 @@ fn by_queue(
         None => NEVER,
     };
     let reason = if events == libc::POLLIN { Reason::Read } else { Reason::Write };
-    loop {
-        let tried = sys::call(number, arguments);
-        if tried != Err(libc::ETIMEDOUT) {
-            return tried;
-        }
-        let seat = Seat::new();
-        let Some(waiter) = Waiter::new(fd, &seat) else { return Err(libc::EBADF) };
-        let holds = || waiter.holds();
-        let how = Wait { reason, deadline, holds: &holds, unheld: false };
-        match UserOp::poll(fd, events).perform(&how) {
-            Ended::Done(_) => {}
-            Ended::Late => return tried,
-            Ended::Interrupted(why) => return Err(interruption(why)),
-            Ended::Pointless => return Err(libc::EBADF),
-            Ended::Unsupported => carefree_runtime::yield_now(),
-        }
+    let attempt = || sys::call(number, arguments);
+    let tried = attempt();
+    if tried != Err(libc::ETIMEDOUT) {
+        return tried;
     }
+    let seat = Seat::new();
+    let Some(waiter) = Waiter::new(fd, &seat) else { return Err(libc::EBADF) };
+    let holds = || waiter.holds();
+    // The longest waiter is served first. (POSIX asks for it, and the kernel does it for threads.)
+    let turn = FileLock { file: FileId::of(fd)?, purpose: Purpose::Turn { events } };
+    let steady = false;
+    let wait = LockWait { reason, deadline, late: libc::ETIMEDOUT, looks: LOOKS, steady };
+    let closed = || (!holds()).then_some(Err(libc::EBADF));
+    file_lock::with_lock_unless(turn, &wait, closed, || {
+        loop {
+            let tried = attempt();
+            if tried != Err(libc::ETIMEDOUT) {
+                return tried;
+            }
+            let how = Wait { reason, deadline, holds: &holds, unheld: false };
+            match UserOp::poll(fd, events).perform(&how) {
+                Ended::Done(_) => {}
+                Ended::Late => return tried,
+                Ended::Interrupted(why) => return Err(interruption(why)),
+                Ended::Pointless => return Err(libc::EBADF),
+                Ended::Unsupported => carefree_runtime::yield_now(),
+            }
+        }
+    })?
 }

@@ -1,46 +1,50 @@
-//! System V messages and semaphores.
-//!
-//! They are no files that a fiber could wait for, so they are polled (see [`polling`](crate::wait::polling)).
+//! System V messages and semaphores, for which fibers wait in [`turns`](super::turns).
 
 use std::ffi::{c_int, c_long, c_void};
+use std::ptr::NonNull;
+use std::slice;
 
+use carefree_ground::memory;
 use carefree_reactor::clock::NEVER;
-use carefree_runtime::Reason;
 use libc::{sembuf, timespec};
 
+use super::turns::{Turns, Wish};
 use crate::call::answer::{Answer, answer};
 use crate::call::fiber;
-use crate::call::sys::{self, Number};
+use crate::call::sys::{self, Number, Word};
 use crate::call::uninterrupted::offload;
 use crate::call::user::User;
 use crate::time::duration;
-use crate::wait::polling::Polled;
 
-static SYSTEM_V: Polled = Polled::new();
+static QUEUES: Turns = Turns::new();
+static SETS: Turns = Turns::new();
 
-/// Calls `attempt` until it answers something else than `again`, for a call that may be
-/// [steady](crate::call::host::can_be_cut).
-fn poll(again: c_int, steady: bool, deadline: u64, mut attempt: impl FnMut() -> Answer) -> Answer {
-    let mut waits = false;
-    let answer = SYSTEM_V.poll_in(steady, Reason::Ipc, deadline, libc::EAGAIN, || {
-        let answer = attempt();
-        waits |= answer == Err(again);
-        Some(answer).filter(|answer| *answer != Err(again))
-    })?;
-    if waits { answer.map_err(removed) } else { answer }
-}
-
-/// What a call that waits is told of a set or queue that is gone when it tries again: it was removed meanwhile.
-fn removed(errno: c_int) -> c_int {
-    if errno == libc::EINVAL { libc::EIDRM } else { errno }
-}
-
-/// Notes a call that may let other fibers go on.
-fn done(answer: Answer) -> Answer {
-    if answer.is_ok() {
-        SYSTEM_V.notify();
+/// Makes a call that does not wait, and where it answers `again`, waits for a turn at which it answers something else.
+fn take_turns(turns: &Turns, object: c_int, call: &Call<'_>) -> Answer {
+    let attempt =
+        || Some(sys::call(call.number, call.arguments)).filter(|tried| *tried != Err(call.again));
+    let tried = attempt().unwrap_or_else(|| {
+        let waited = turns.wait(call.steady, call.deadline, (object, call.wish), &attempt);
+        // What a call that waits is told of a set or queue that is gone: it was removed meanwhile.
+        waited.map_err(|errno| if errno == libc::EINVAL { libc::EIDRM } else { errno })
+    });
+    if tried.is_ok() {
+        // It may let others go on.
+        turns.serve(object);
     }
-    answer
+    tried
+}
+
+/// A call that does not wait, for one that may.
+struct Call<'u> {
+    number: Number,
+    arguments: [Word<'u>; 5],
+    /// What it answers where the other would wait.
+    again: c_int,
+    wish: Wish,
+    /// Whether it is [steady](crate::call::host::can_be_cut).
+    steady: bool,
+    deadline: u64,
 }
 
 interpose! { anywhere
@@ -50,14 +54,19 @@ interpose! { anywhere
     {
         if !fiber::on_fiber() || flags & libc::IPC_NOWAIT != 0 {
             let result = original(queue, message, length, flags);
-            SYSTEM_V.notify();
+            QUEUES.serve(queue);
             return result;
         }
         let flags = flags | libc::IPC_NOWAIT;
-        let arguments = [queue.into(), message.into(), length.into(), flags.into()];
-        answer(done(poll(libc::EAGAIN, false, NEVER, || {
-            sys::call(Number::MSGSND, arguments)
-        }))) as c_int
+        let sent = take_turns(&QUEUES, queue, &Call {
+            number: Number::MSGSND,
+            arguments: [queue.into(), message.into(), length.into(), flags.into(), 0usize.into()],
+            again: libc::EAGAIN,
+            wish: Wish::Send(length),
+            steady: false,
+            deadline: NEVER,
+        });
+        answer(sent) as c_int
     }
 }
 
@@ -73,14 +82,18 @@ interpose! { anywhere
         // (A copy must not be waited for: the kernel refuses that.)
         if !fiber::on_fiber() || flags & (libc::IPC_NOWAIT | libc::MSG_COPY) != 0 {
             let result = original(queue, message, length, kind, flags);
-            SYSTEM_V.notify();
+            QUEUES.serve(queue);
             return result;
         }
         let flags = flags | libc::IPC_NOWAIT;
-        let arguments = [queue.into(), message.into(), length.into(), kind.into(), flags.into()];
-        answer(done(poll(libc::ENOMSG, false, NEVER, || {
-            sys::call(Number::MSGRCV, arguments)
-        })))
+        answer(take_turns(&QUEUES, queue, &Call {
+            number: Number::MSGRCV,
+            arguments: [queue.into(), message.into(), length.into(), kind.into(), flags.into()],
+            again: libc::ENOMSG,
+            wish: Wish::Receive(kind, flags & libc::MSG_EXCEPT),
+            steady: false,
+            deadline: NEVER,
+        }))
     }
 }
 
@@ -101,42 +114,145 @@ interpose! { steady anywhere
     ) -> c_int, number SYS_semtimedop {
         if !fiber::on_fiber() {
             let result = original(set, operations, count, timeout);
-            SYSTEM_V.notify();
+            SETS.serve(set);
             return result;
         }
-        answer(done(operate(set, operations, count, timeout))) as c_int
+        answer(operate(set, operations, count, timeout)) as c_int
     }
 }
 
 /// `semtimedop` on a fiber.
 fn operate(set: c_int, operations: User<sembuf>, count: usize, timeout: User<timespec>) -> Answer {
-    let Ok(deadline) = duration::deadline(timeout) else {
-        // The kernel reports what is wrong, with the time or before it, and does nothing.
+    let as_given = || {
         let arguments = [set.into(), operations.into(), count.into(), timeout.into()];
-        return sys::call(Number::SEMTIMEDOP, arguments);
+        sys::call(Number::SEMTIMEDOP, arguments).inspect(|_| SETS.serve(set))
     };
-    // With a timeout of zero the call does not wait, and each operation keeps its own flags.
-    let mut at_once = timespec { tv_sec: 0, tv_nsec: 0 };
-    let time = User::lend(&mut at_once);
-    let arguments = [set.into(), operations.into(), count.into(), time.into()];
-    let attempt = || sys::call(Number::SEMTIMEDOP, arguments);
-    let tried = attempt();
-    let may_wait = |place| {
-        // SAFETY: the kernel copies all `count` of them before it tries the first, and has found none missing.
-        let operation = unsafe { operations.after(place).read_seen() };
-        c_int::from(operation.sem_flg) & libc::IPC_NOWAIT == 0
-    };
-    if tried != Err(libc::EAGAIN) {
-        return tried;
-    }
-    let waiting = (0..count).filter(|place| may_wait(*place)).count();
+    // The kernel reports what is wrong, and does nothing.
+    let Ok(deadline) = duration::deadline(timeout) else { return as_given() };
+    let Some(mut own) = Operations::copy(operations, count) else { return as_given() };
+    let own = own.as_mut_slice();
+    let is_waiting =
+        |operation: &&mut sembuf| c_int::from(operation.sem_flg) & libc::IPC_NOWAIT == 0;
+    let waiting = own.iter_mut().filter(is_waiting).count();
     if waiting == 0 {
-        return tried;
+        return as_given();
     }
     if waiting < count {
-        // The call waits or fails by the flags of the operation that cannot be done. Only the kernel knows which it is.
-        let arguments = [set.into(), operations.into(), count.into(), timeout.into()];
-        return offload(|| sys::call(Number::SEMTIMEDOP, arguments)).map_err(removed);
+        return operate_mixed(set, operations, count, timeout);
     }
-    poll(libc::EAGAIN, true, deadline, attempt).map_err(removed)
+    // (A call with a time of zero would sleep: the kernel sets a timer for it.)
+    own.iter_mut().for_each(|operation| operation.sem_flg |= libc::IPC_NOWAIT as i16);
+    let wish = match &own[..] {
+        [one] => Wish::Change(one.sem_num, one.sem_op),
+        _ => Wish::Own,
+    };
+    let own = User::lend_slice(own);
+    take_turns(
+        &SETS,
+        set,
+        &Call {
+            number: Number::SEMTIMEDOP,
+            arguments: [
+                set.into(),
+                own.into(),
+                count.into(),
+                User::<c_void>::NULL.into(),
+                0usize.into(),
+            ],
+            again: libc::EAGAIN,
+            wish,
+            steady: true,
+            deadline,
+        },
+    )
 }
+
+/// `semtimedop` with operations of which some may wait. The call waits or fails by the flags of the operation that cannot
+/// be done, and only the kernel knows which it is.
+fn operate_mixed(
+    set: c_int,
+    operations: User<sembuf>,
+    count: usize,
+    timeout: User<timespec>,
+) -> Answer {
+    let mut at_once = timespec { tv_sec: 0, tv_nsec: 0 };
+    let time = User::lend(&mut at_once);
+    let mut done =
+        sys::call(Number::SEMTIMEDOP, [set.into(), operations.into(), count.into(), time.into()]);
+    if done == Err(libc::EAGAIN) {
+        let arguments = [set.into(), operations.into(), count.into(), timeout.into()];
+        done = offload(|| sys::call(Number::SEMTIMEDOP, arguments))
+            .map_err(|errno| if errno == libc::EINVAL { libc::EIDRM } else { errno });
+    }
+    if done.is_ok() {
+        SETS.serve(set);
+    }
+    done
+}
+
+/// A copy of a caller's operations.
+struct Operations {
+    few: [sembuf; Operations::FEW],
+    count: usize,
+    /// Where there are more: memory of their own, for the caller's stack and allocator are not to be relied on.
+    many: Option<NonNull<sembuf>>,
+}
+
+impl Operations {
+    const FEW: usize = 4;
+
+    /// None if they cannot be read, or are more than the kernel takes, or fewer than one.
+    fn copy(operations: User<sembuf>, count: usize) -> Option<Operations> {
+        /// More than the kernel takes by default (SEMOPM is 500), and fewer than would be a burden.
+        const MOST: usize = 32_000;
+        if !(1..=MOST).contains(&count) {
+            return None;
+        }
+        operations.check(count).ok()?;
+        const NONE: sembuf = sembuf { sem_num: 0, sem_op: 0, sem_flg: 0 };
+        let mut copy = Operations { few: [NONE; Self::FEW], count, many: None };
+        if count > Self::FEW {
+            copy.many = Some(memory::map(count * size_of::<sembuf>()).ok()?.cast());
+        }
+        for (place, own) in copy.as_mut_slice().iter_mut().enumerate() {
+            // SAFETY: `check` has found all of them readable.
+            *own = unsafe { operations.after(place).read_seen() };
+        }
+        Some(copy)
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [sembuf] {
+        match self.many {
+            None => &mut self.few[..self.count],
+            // SAFETY: mapped for as many, all zero, and this copy's own.
+            Some(many) => unsafe { slice::from_raw_parts_mut(many.as_ptr(), self.count) },
+        }
+    }
+}
+
+impl Drop for Operations {
+    fn drop(&mut self) {
+        if let Some(many) = self.many {
+            // SAFETY: from `map`, and nothing refers to it any more.
+            unsafe { memory::unmap(many.cast(), self.count * size_of::<sembuf>()) };
+        }
+    }
+}
+
+/// In the child of a fork nothing waits.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static MIND_FORKS: extern "C" fn() = {
+    extern "C" fn mind_forks() {
+        unsafe extern "C" fn renew() {
+            // SAFETY: the child has one thread, and that one was forking.
+            unsafe {
+                QUEUES.renew();
+                SETS.renew();
+            }
+        }
+        // SAFETY: the handler touches nothing but the lists.
+        unsafe { libc::pthread_atfork(None, None, Some(renew)) };
+    }
+    mind_forks
+};

@@ -2,8 +2,8 @@
 //!
 //! The kernel holds a lock of its own over a call that is made here in several steps. So the fiber that
 //! makes the steps holds the file's lock meanwhile, and the process's other fibers wait for it. And of
-//! the fibers that wait for the same `flock` or `fcntl` lock, only the one that holds the lock here asks
-//! the kernel ([`file::lock`](crate::file::lock)). A file is known by its inode, because several numbers
+//! the fibers that wait for the same `flock` or `fcntl` lock, or for a message of the same POSIX queue, only the one
+//! that holds the lock here asks the kernel ([`file::lock`](crate::file::lock)). A file is known by its inode, because several numbers
 //! can refer to it.
 //!
 //! A lock exists while a fiber holds it: as an entry in that fiber's frame, which is in a list. The lists
@@ -43,6 +43,8 @@ pub(crate) struct FileId {
 pub(crate) enum Purpose {
     /// A call in several steps.
     Steps,
+    /// Waiting for a message (`POLLIN`), or for room for one.
+    Turn { events: i16 },
     /// Asking the kernel for a lock: the command, the kind, and the range.
     Lock { command: c_int, kind: c_int, start: i64, length: i64 },
 }
@@ -93,6 +95,7 @@ impl FileLock {
     fn list(self) -> &'static Lock<Holders> {
         let more = match self.purpose {
             Purpose::Lock { start, length, .. } => (start ^ length.rotate_left(32)) as u64,
+            Purpose::Turn { events } => events as u64,
             Purpose::Steps => 0,
         };
         let hash = (self.file.hash() ^ more).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,6 +1,6 @@
 //! Polling: waiting for events that the kernel does not report.
 //!
-//! For a lock that another process holds on a file, for a System V semaphore, for the other end of a FIFO
+//! For a lock that another process holds on a file, for a child, for the other end of a FIFO
 //! there are calls that block, and nothing else. If each were made by a thread, hundreds of fibers that
 //! wait for one lock would keep as many threads of the pool, and the lock's owner might need one. So a
 //! fiber tries without waiting, sleeps, and tries again; each sleep is longer, up to [`LONGEST_SLEEP`].
@@ -25,7 +25,8 @@ use crate::call::answer::check_cut;
 use crate::call::host;
 use crate::wait::file_lock;
 
-const SHORTEST_SLEEP: u64 = 200_000;
+/// The first sleep, in nanoseconds.
+pub(crate) const SHORTEST_SLEEP: u64 = 200_000;
 /// The longest a fiber sleeps before it asks again, in nanoseconds.
 pub(crate) const LONGEST_SLEEP: u64 = 20_000_000;
 
@@ -80,19 +81,7 @@ impl Polled {
         self.poll_by(self.key(), false, reason, deadline, late, attempt)
     }
 
-    /// [`poll`](Polled::poll) for a call that may be [steady](host::can_be_cut).
-    pub(crate) fn poll_in<T>(
-        &'static self,
-        steady: bool,
-        reason: Reason,
-        deadline: u64,
-        late: c_int,
-        attempt: impl FnMut() -> Option<T>,
-    ) -> Result<T, c_int> {
-        self.poll_by(self.key(), steady, reason, deadline, late, attempt)
-    }
-
-    /// [`poll_in`](Polled::poll_in), woken by `key`.
+    /// [`poll`](Polled::poll), woken by `key`, for a call that may be [steady](host::can_be_cut).
     pub(crate) fn poll_by<T>(
         &self,
         key: usize,
