@@ -16,7 +16,7 @@ static atomic_int ready, go, inside;
 static void destroy(void *value) {
     (void)value;
     inside = 1;
-    usleep(20000);
+    while (!go) usleep(200);
 }
 
 // Returns before it comes to a point of cancellation.
@@ -77,6 +77,7 @@ int main(void) {
         ready = go = inside = 0;
         assert(!pthread_create(&one, NULL, late ? returns_at_once : returns, NULL));
         while (late ? !inside : !ready) usleep(200);
+        // (It ends when it has been cancelled.)
         assert(!pthread_cancel(one));
         go = 1;
         assert(!pthread_join(one, &result));

@@ -6,6 +6,7 @@
 #include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -68,7 +69,12 @@ static void *looks_at_times(void *argument) {
     return argument;
 }
 
-static void *ends(void *argument) { return argument; }
+static volatile pid_t ended;
+
+static void *ends(void *argument) {
+    ended = gettid();
+    return argument;
+}
 
 // What is told of a thread that has ended, and that was not joined yet.
 static void look_at_ended_thread(void) {
@@ -78,7 +84,8 @@ static void look_at_ended_thread(void) {
     struct sched_param parameters = {0};
     char name[16];
     assert(!pthread_create(&thread, NULL, ends, NULL));
-    usleep(50000);
+    while (!ended) usleep(1000);
+    for (int look = 0; look < 20000 && !syscall(SYS_tgkill, getpid(), ended, 0); look++) usleep(1000);
     printf("name: %s", strerror(pthread_getname_np(thread, name, sizeof name)));
     printf(", %s\n", strerror(pthread_setname_np(thread, "name")));
     printf("too long: %s", strerror(pthread_getname_np(thread, name, 15)));

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -27,9 +28,13 @@ static void on_signal(int number, siginfo_t *info, void *context) {
     else sizes++;
 }
 
-static void *closes_later(void *end) {
+// When the pipe is full, so that the writer waits.
+static void *closes_later(void *argument) {
+    int *ends = argument;
+    struct pollfd room = {ends[1], POLLOUT, 0};
+    while (poll(&room, 1, 0)) usleep(1000);
     usleep(20000);
-    assert(!close(*(int *)end));
+    assert(!close(ends[0]));
     return NULL;
 }
 
@@ -125,7 +130,7 @@ static void *waits(void *argument) {
         if (child == 0) _exit(0);
         if (i % 2) usleep(5000);
         siginfo_t info;
-        struct timespec late = {10, 0};
+        struct timespec late = {60, 0};
         assert(sigtimedwait(&set, &info, &late) == SIGCHLD && info.si_pid == child);
         assert(waitpid(child, NULL, 0) == child);
     }
