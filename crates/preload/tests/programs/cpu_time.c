@@ -57,8 +57,13 @@ static void *computes(void *unused) {
     long used = own() - begun, used_usage = usage() - begun_usage;
     assert(used >= 60 * MS && labs(used - used_usage) < 20 * MS);
     struct timespec time;
-    assert(!syscall(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, &time));
-    assert(labs(time.tv_sec * 1000 * MS + time.tv_nsec - own()) < 5 * MS);
+    // (Where the machine counts what others of it use, one look of several is not put off.)
+    long apart = 5 * MS;
+    for (int i = 0; i < 20 && apart >= 5 * MS; i++) {
+        assert(!syscall(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, &time));
+        apart = labs(time.tv_sec * 1000 * MS + time.tv_nsec - own());
+    }
+    assert(apart < 5 * MS);
     return unused;
 }
 
@@ -124,7 +129,9 @@ int main(void) {
     long busy_used = shown(busy_clock) - busy_before, idle_used = shown(idle_clock) - idle_before;
     assert(busy_used > 30 * MS && busy_used <= shown(CLOCK_PROCESS_CPUTIME_ID) - busy_before);
     assert(idle_used < busy_used / 2);
-    assert(labs(shown(main_clock) - own()) < 5 * MS);
+    long apart = 5 * MS;
+    for (int i = 0; i < 20 && apart >= 5 * MS; i++) apart = labs(shown(main_clock) - own());
+    assert(apart < 5 * MS);
     // Nor does it go back where threads go on in turn.
     pthread_t turns[3];
     for (int i = 0; i < 3; i++) assert(!pthread_create(&turns[i], NULL, yields_until_over, NULL));

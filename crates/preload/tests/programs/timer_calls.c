@@ -49,8 +49,12 @@ static void *computes(void *unused) {
     }
     assert(!timer_gettime(timer, &left) && left.it_interval.tv_nsec == 10 * MS);
     assert(!timer_delete(timer));
-    usleep(20000);
-    int last = calls;
+    // Those that have begun come to their end.
+    int last = -1;
+    for (int look = 0; look < 100 && last != calls; look++) {
+        last = calls;
+        usleep(100000);
+    }
     struct timespec now, begun;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begun);
     do clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

@@ -117,27 +117,37 @@ static void *handles(void *unused) {
     asked = NULL;
     assert(!timer_delete(timer));
 
-    calls = 0;
     timer = create_for(CLOCK_THREAD_CPUTIME_ID, SIGRTMIN + 4, SIGEV_THREAD_ID, gettid());
-    long begun = shown(CLOCK_THREAD_CPUTIME_ID);
-    set(timer, 0, 20 * MS, 0);
-    usleep(40000);
-    struct itimerspec now;
-    assert(calls == 0 && !timer_gettime(timer, &now) && nanos(now.it_interval) == 0);
-    assert(nanos(now.it_value) > 5 * MS && nanos(now.it_value) <= 20 * MS);
-    while (!calls) compute(MS);
-    assert(first_call - begun >= 20 * MS && first_call - begun < 120 * MS);
-    assert(!timer_gettime(timer, &now) && nanos(now.it_value) == 0);
-    compute(10 * MS);
-    assert(calls == 1);
+    // (The machine may be busy: what is to come soon comes soon in one of several tries.)
+    int soon = 0;
+    for (int i = 0; i < 20 && !soon; i++) {
+        calls = 0;
+        long begun = shown(CLOCK_THREAD_CPUTIME_ID);
+        set(timer, 0, 20 * MS, 0);
+        usleep(40000);
+        struct itimerspec now;
+        assert(calls == 0 && !timer_gettime(timer, &now) && nanos(now.it_interval) == 0);
+        assert(nanos(now.it_value) > 5 * MS && nanos(now.it_value) <= 20 * MS);
+        while (!calls) compute(MS);
+        assert(first_call - begun >= 20 * MS);
+        soon = first_call - begun < 120 * MS;
+        assert(!timer_gettime(timer, &now) && nanos(now.it_value) == 0);
+        compute(10 * MS);
+        assert(calls == 1);
+    }
+    assert(soon);
     // Again and again, from an absolute time.
-    calls = late = 0;
-    long from = shown(CLOCK_THREAD_CPUTIME_ID) + 5 * MS;
-    set(timer, TIMER_ABSTIME, from, 10 * MS);
-    compute(100 * MS);
-    set(timer, 0, 0, 0);
-    int times = calls + late;
-    assert(times >= 4 && times <= (shown(CLOCK_THREAD_CPUTIME_ID) - from) / (10 * MS) + 1);
+    int times = 0;
+    for (int i = 0; i < 20 && times < 4; i++) {
+        calls = late = 0;
+        long from = shown(CLOCK_THREAD_CPUTIME_ID) + 5 * MS;
+        set(timer, TIMER_ABSTIME, from, 10 * MS);
+        compute(100 * MS);
+        set(timer, 0, 0, 0);
+        times = calls + late;
+        assert(times <= (shown(CLOCK_THREAD_CPUTIME_ID) - from) / (10 * MS) + 1);
+    }
+    assert(times >= 4);
     assert(!timer_delete(timer));
     return unused;
 }

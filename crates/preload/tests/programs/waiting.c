@@ -62,13 +62,25 @@ static void *pauses(void *argument) {
     return NULL;
 }
 
-// Interrupted, it returns the whole seconds that are left.
+static atomic_int has_slept;
+
+static double seconds(void) {
+    struct timespec time;
+    assert(!clock_gettime(CLOCK_MONOTONIC, &time));
+    return time.tv_sec + time.tv_nsec * 1e-9;
+}
+
+// Interrupted, it returns the whole seconds that are left: those of all but the time that has passed.
 static void *sleeps(void *argument) {
     (void)argument;
     sem_post(&ready);
+    double begun = seconds();
     unsigned left = sleep(100);
-    assert(left <= 99);
-    return (void *)(long)(left + sleep(0));
+    double passed = seconds() - begun;
+    has_slept = 1;
+    // (The kernel adds how late it may end.)
+    assert(left <= (passed < 0.01 ? 100 : 99) && left > 99 - passed);
+    return (void *)(long)sleep(0);
 }
 
 static void cleans_first(void *argument) {
@@ -157,9 +169,13 @@ int main(void) {
 
     void *left;
     assert(!pthread_create(&thread, NULL, sleeps, NULL) && !sem_wait(&ready));
-    usleep(100000);
-    assert(!pthread_kill(thread, SIGUSR2) && !pthread_join(thread, &left));
-    printf("of the sleep is left: %ld\n", (long)left);
+    // The first may come before the thread sleeps.
+    do {
+        usleep(100000);
+        assert(!pthread_kill(thread, SIGUSR2));
+    } while (!has_slept);
+    assert(!pthread_join(thread, &left));
+    printf("of no sleep is left: %ld\n", (long)left);
 
     pthread_mutexattr_t kind;
     assert(!pthread_mutexattr_init(&kind) && !pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ERRORCHECK));
