@@ -59,7 +59,7 @@ int main(void) {
             while (!begun) usleep(200);
             usleep(i * 500);
             assert(!pthread_kill(thread, SIGUSR1));
-            for (int look = 0; look < 25000 && !handled; look++) usleep(200);
+            for (int look = 0; look < 200000 && !handled; look++) usleep(200);
             assert(!pthread_cancel(thread) && !pthread_join(thread, &result));
             printf("%d: handled %d, cleaned %d, cancelled %d\n", i, handled, cleaned,
                    result == PTHREAD_CANCELED);

@@ -16,7 +16,7 @@
 
 #define THREADS 8
 #define PAGES 24
-#define PAGE 4096
+#define PAGE sysconf(_SC_PAGESIZE)
 #define ALTERNATE 65536
 
 static char *pages;
@@ -213,7 +213,7 @@ static void *is_open_to_it(void *unused) {
     for (int i = 0; i < 10; i++) {
         pid_t child = fork();
         if (!child) _exit(kill(getppid(), i % 2 ? SIGSEGV : SIGTRAP) != 0);
-        for (int look = 0; look < 5000 && sent <= i; look++) usleep(1000);
+        for (int look = 0; look < 60000 && sent <= i; look++) usleep(1000);
         assert(waitpid(child, NULL, 0) == child);
         check(sent == i + 1);
     }

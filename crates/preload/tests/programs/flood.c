@@ -60,7 +60,7 @@ int main(void) {
     assert(!pthread_create(&threads[0], NULL, takes, NULL));
     for (long i = 0; i < 2; i++) assert(!pthread_create(&threads[1 + i], NULL, sends, (void *)i));
     sem_post(&sent[1]);
-    for (int i = 0; i < 3000 && !(handled[0] > 100 && handled[1] > 100 && i > 100); i++) usleep(10000);
+    for (int i = 0; i < 6000 && !(handled[0] > 100 && handled[1] > 100 && i > 100); i++) usleep(10000);
     ends = 1;
     for (int i = 0; i < 2; i++) sem_post(&sent[i]);
     for (int i = 0; i < 3; i++) assert(!pthread_join(threads[i], NULL));

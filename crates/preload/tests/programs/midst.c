@@ -50,7 +50,8 @@ int main(void) {
     for (int i = 0; i < SIGNALS; i++) {
         int before = handled;
         assert(!pthread_kill(threads[0], SIGUSR1));
-        for (int looks = 0; handled == before && looks < 20000; looks++) usleep(50);
+        for (int looks = 0; handled == before && looks < 300000; looks++) usleep(50);
+        if (handled == before) break;
     }
     ends = 1;
     for (int i = 0; i < THREADS; i++) assert(!pthread_join(threads[i], NULL));

@@ -102,6 +102,7 @@ int main(void) {
     handled = 0;
     raise(SIGUSR2), raise(SIGUSR2), kill(getpid(), SIGUSR2), kill(getpid(), SIGUSR2);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    for (int look = 0; look < 60000 && handled < 2; look++) usleep(1000);
     usleep(20000);
     said("the thread's and the process's", handled);
 

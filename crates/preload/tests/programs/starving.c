@@ -69,7 +69,7 @@ static void run(const char *what, void (*takes)(void), void (*gives)(void)) {
 }
 
 int main(void) {
-    alarm(60);
+    alarm(200);
     sem_init(&semaphore, 0, 1);
     run("mutex", take_mutex, give_mutex);
     run("semaphore", take_semaphore, give_semaphore);

@@ -35,9 +35,10 @@ static void sends(pid_t process, int which) {
         time_t begun = time(NULL);
         while (shared->handled[which] == i) {
             sched_yield();
-            if (time(NULL) > begun + 4) {
+            // (One is enough to be told of.)
+            if (time(NULL) > begun + 40) {
                 shared->lost++;
-                shared->handled[which]++;
+                _exit(0);
             }
         }
         for (volatile int k = 0; k < i % 97 * 10; k++) {}
