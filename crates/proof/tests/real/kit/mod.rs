@@ -46,6 +46,19 @@ pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
+/// Does `work` until it has taken less than its parts do one after the other, a few times at most: other work on the
+/// machine may delay all of it.
+pub(crate) fn together(one_after_the_other: Duration, mut work: impl FnMut()) {
+    let took = || {
+        let begun = Instant::now();
+        work();
+        begun.elapsed()
+    };
+    let took = std::iter::repeat_with(took).take(5);
+    let late: Vec<_> = took.take_while(|&took| took >= one_after_the_other).collect();
+    assert!(late.len() < 5, "one after the other: {late:?}");
+}
+
 /// A small random number generator (SplitMix64).
 pub(crate) struct Random(pub(crate) u64);
 
