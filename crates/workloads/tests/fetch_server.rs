@@ -120,11 +120,16 @@ fn an_answer_takes_as_long_as_asked_and_others_do_not_wait_for_it() {
     let started = Instant::now();
     converse(&server, LAST);
     assert!(started.elapsed() >= latency);
-    let started = Instant::now();
-    thread::scope(|scope| {
-        (0..30).for_each(|_| drop(scope.spawn(|| converse(&server, LAST))));
-    });
-    assert!(started.elapsed() < latency * 30, "one after the other: {:?}", started.elapsed());
+    let took = || {
+        let started = Instant::now();
+        thread::scope(|scope| {
+            (0..30).for_each(|_| drop(scope.spawn(|| converse(&server, LAST))));
+        });
+        started.elapsed()
+    };
+    // The best of several: the machine may be busy.
+    let late: Vec<_> = (0..10).map(|_| took()).take_while(|&took| took >= latency * 30).collect();
+    assert!(late.len() < 10, "one after the other: {late:?}");
 }
 
 #[test]

@@ -37,7 +37,8 @@ fn of_the_kernels_threads_no_more_switches_pass_than_the_kernel_counted() {
 fn each_way_to_fail_is_named_and_stops_no_other_unit() {
     let started = Instant::now();
     let units = ["good", "few", "garbage", "crash", "hang", "refuse"];
-    let outcome = Fake::new().run(&units, 2, Duration::from_secs(3));
+    // (The others begin and end within that on a busy machine, too.)
+    let outcome = Fake::new().run(&units, 2, Duration::from_secs(12));
     assert_eq!(outcome.taken.len(), 2, "{outcome:?}");
     let failure = |unit: &str| {
         let found = outcome.failed.iter().find(|failed| failed.subject.unit == unit);
@@ -55,7 +56,7 @@ fn each_way_to_fail_is_named_and_stops_no_other_unit() {
     assert!(message("crash").contains("was ended by SIGSEGV"), "{}", message("crash"));
     assert_eq!(failure("crash").stderr.as_deref(), Some("alloc begins\nran out of rope"));
     assert_eq!(failure("crash").times, 2);
-    assert_eq!(message("hang"), "took more than 3 s and was ended");
+    assert_eq!(message("hang"), "took more than 12 s and was ended");
     assert_eq!(failure("hang").times, 1, "it would hang again");
     assert_eq!(message("refuse"), "not today");
     assert_eq!(failure("refuse").advice.as_deref(), Some("come back"));

@@ -390,7 +390,8 @@ mod tests {
         let started = Instant::now();
         client.close(open, 2).expect("an end");
         let took = started.elapsed();
-        assert!(took >= PARTING && took < 5 * PARTING, "{took:?}");
+        // (For each pair of them it would take twenty times as long.)
+        assert!(took >= PARTING && took < 15 * PARTING, "{took:?}");
     }
 
     #[test]
