@@ -84,6 +84,12 @@ impl Random {
     }
 }
 
+/// The kernel's, in which it tells of memory.
+pub(crate) fn page_size() -> u64 {
+    // SAFETY: no memory is involved.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
+}
+
 /// Limits the process to `room` bytes of mappings beyond those that it has.
 pub(crate) fn limit_address_space(room: usize) {
     // The heap grows beforehand and keeps what it has, because not only stacks need room.
@@ -95,7 +101,7 @@ pub(crate) fn limit_address_space(room: usize) {
     }
     drop(black_box((0..8).map(|_| vec![1u8; 8 << 20]).collect::<Vec<_>>()));
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let mapped = statm.split(' ').next().unwrap().parse::<u64>().unwrap() * 4096;
+    let mapped = statm.split(' ').next().unwrap().parse::<u64>().unwrap() * page_size();
     let limit = mapped + room as u64;
     let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
     // SAFETY: a whole structure.
