@@ -214,7 +214,7 @@ fn a_foreign_thread() {
     let handle = spawn(park);
     let fiber = handle.thread().clone();
     let wakes = thread::spawn(move || {
-        thread::sleep(Duration::from_millis(13_500));
+        thread::sleep(Duration::from_secs(20));
         fiber.unpark();
     });
     handle.join().unwrap();

@@ -36,7 +36,8 @@ fn a_limit_on_sending_holds_for_the_whole_call() {
         // SAFETY: as many bytes as is said.
         let sent = unsafe { libc::send(client.as_raw_fd(), data.as_ptr().cast(), data.len(), 0) };
         assert!(sent > 0 && (sent as usize) < data.len(), "{sent}");
-        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        // (All of it would take longer than 16 seconds.)
+        assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
         stop.store(true, Ordering::SeqCst);
         drop(client);
         reader.join().unwrap();

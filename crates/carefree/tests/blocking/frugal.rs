@@ -188,6 +188,11 @@ fn an_event_loop_asks_for_no_mode() {
     });
 }
 
+/// Whether this is so in one of several tries: on a busy machine a thread that is put off causes more calls.
+fn once_of_several(mut is_so: impl FnMut() -> bool) -> bool {
+    (0..10).any(|_| is_so())
+}
+
 /// Calls that wait for operations, or hand them over; and calls that wake a carrier.
 static CALLS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
@@ -220,9 +225,7 @@ fn a_request_after_a_pause_takes_one_call_of_its_carrier() {
         return;
     }
     let runtime = carefree::Runtime::builder().carriers(2).build().unwrap();
-    let (waits, wakes) = calls_for(&runtime, REQUESTS);
-    assert!(waits < REQUESTS * 3 / 2, "{waits} calls");
-    assert!(wakes < REQUESTS / 4, "{wakes} wake-ups");
+    assert_takes_few_calls(&runtime, REQUESTS);
 }
 
 /// So it is beside a fiber that waits in libc for a line, and has its carrier to itself: as the first thread of a
@@ -264,19 +267,29 @@ fn a_carrier_that_a_fiber_keeps_asleep_is_no_reason_to_wake_another() {
     std::thread::sleep(Duration::from_millis(100));
     // Nothing goes on, so nothing is looked after.
     const IDLE: &faults::Hooks = &faults::Hooks { call: count_look, ..faults::Hooks::NONE };
-    faults::install(IDLE);
-    std::thread::sleep(Duration::from_millis(400));
-    faults::install(&faults::Hooks::NONE);
-    let looks = LOOKS.load(Ordering::Relaxed);
-    assert!(looks < 10, "{looks} looks");
+    assert!(once_of_several(|| {
+        LOOKS.store(0, Ordering::Relaxed);
+        faults::install(IDLE);
+        std::thread::sleep(Duration::from_millis(400));
+        faults::install(&faults::Hooks::NONE);
+        let looks = LOOKS.load(Ordering::Relaxed);
+        println!("{looks} looks");
+        looks < 10
+    }));
     // The time of that is told all the same.
     let kept = carefree_runtime::kept_carriers().1;
     assert!(kept > 300_000_000, "{kept} ns");
-    let (waits, wakes) = calls_for(&runtime, REQUESTS);
-    assert!(waits < REQUESTS * 3 / 2, "{waits} calls");
-    assert!(wakes < REQUESTS / 4, "{wakes} wake-ups");
+    assert_takes_few_calls(&runtime, REQUESTS);
     drop(line);
     reader.join().unwrap();
+}
+
+/// Asserts that a server waits about once a request, and wakes no other carrier for most of them.
+fn assert_takes_few_calls(runtime: &carefree::Runtime, requests: usize) {
+    assert!(once_of_several(|| {
+        let (waits, wakes) = calls_for(runtime, requests);
+        waits < requests * 3 / 2 && wakes < requests / 4
+    }));
 }
 
 /// How many of [`CALLS`] a server makes on `runtime` for so many requests, each after a pause.
@@ -303,8 +316,10 @@ fn calls_for(runtime: &carefree::Runtime, requests: usize) -> (usize, usize) {
         assert_eq!(answer[0], request as u8);
     };
     (0..16).for_each(&mut ask);
+    CALLS.iter().for_each(|count| count.store(0, Ordering::Relaxed));
     faults::install(HOOKS);
     (0..requests).for_each(&mut ask);
+    faults::install(&faults::Hooks::NONE);
     let [waits, wakes] = CALLS.each_ref().map(|count| count.load(Ordering::Relaxed));
     println!("{waits} waits and {wakes} wake-ups for {requests} requests");
     (waits, wakes)
@@ -369,10 +384,13 @@ fn a_wait_for_what_does_not_happen_uses_no_processor() {
             ("select for room where none can be", &|| select(pipe, true)),
         ];
         for (name, wait) in waits {
-            let begun = time_used();
-            assert_eq!(wait(), 0, "{name}");
-            let used = time_used() - begun;
-            assert!(used < Duration::from_millis(100), "{name}: {used:?}");
+            // (Some machines count what others use meanwhile.)
+            let uses_none = once_of_several(|| {
+                let begun = time_used();
+                assert_eq!(wait(), 0, "{name}");
+                time_used() - begun < Duration::from_millis(100)
+            });
+            assert!(uses_none, "{name}");
         }
         server.set_nonblocking(false).unwrap();
         server.set_write_timeout(Some(Duration::from_millis(MILLIS as u64))).unwrap();

@@ -488,7 +488,7 @@ fn a_splice_that_must_not_wait_does_not_wait_for_its_turn() {
 #[test]
 fn a_short_file_is_sent_at_once() {
     on_one_carrier(|| {
-        let took = (0..5).map(|_| {
+        let mut took = (0..20).map(|_| {
             let (client, mut server) = tcp();
             let mut file = file();
             file.set_len(100).unwrap();
@@ -499,6 +499,6 @@ fn a_short_file_is_sent_at_once() {
             begin.elapsed()
         });
         // The best of several: the machine may be busy.
-        assert!(took.min().unwrap() < Duration::from_millis(100));
+        assert!(took.any(|took| took < Duration::from_millis(100)));
     });
 }
