@@ -37,15 +37,19 @@ static void *burn(void *seconds) {
     return NULL;
 }
 
+// On a busy machine few of the signals may come in the time that the threads use: until there are enough.
 static void measure(const char *name) {
     double some = .15, more = .6;
     memset((void *)samples, 0, sizeof samples);
     inside = 0;
-    assert(!pthread_create(&threads[SHORT], NULL, burn, &some));
-    assert(!pthread_create(&threads[LONG], NULL, burn, &more));
-    assert(!pthread_join(threads[SHORT], NULL) && !pthread_join(threads[LONG], NULL));
-    int all = samples[FIRST] + samples[SHORT] + samples[LONG];
-    int most = all > 20 && inside > all * 3 / 4 && samples[LONG] > samples[SHORT] && samples[SHORT] > 0;
+    int most = 0;
+    for (int i = 0; i < 20 && !most; i++) {
+        assert(!pthread_create(&threads[SHORT], NULL, burn, &some));
+        assert(!pthread_create(&threads[LONG], NULL, burn, &more));
+        assert(!pthread_join(threads[SHORT], NULL) && !pthread_join(threads[LONG], NULL));
+        int all = samples[FIRST] + samples[SHORT] + samples[LONG];
+        most = all > 20 && inside > all * 3 / 4 && samples[LONG] > samples[SHORT] && samples[SHORT] > 0;
+    }
     printf("%s: %s\n", name, most ? "as the time was used" : "otherwise");
     if (!most) printf("%d %d %d, %d inside\n", samples[FIRST], samples[SHORT], samples[LONG], inside);
 }
