@@ -169,7 +169,8 @@ fn be_watched() {
                 && words.nth(1) == Some(&operation)
         })
     };
-    until("the watchdog is there", || WATCHING.into_iter().all(sleeps));
+    let watching = || WATCHING.into_iter().chain(["carefree-mon"]);
+    until("the watchdog and the monitor are there", || watching().all(sleeps));
 }
 
 fn named(name: &str, f: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
@@ -285,6 +286,8 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 fn a_deadlock() {
+    // A thread that has not begun when the gate closes waits there, and could be one that wakes a fiber.
+    be_watched();
     // Where the main thread waits is made when it first does.
     park_timeout(Duration::from_millis(1));
     let waiter = named("the waiter", park);
