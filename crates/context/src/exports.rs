@@ -5,6 +5,8 @@
 
 use std::ffi::CStr;
 
+use crate::loader;
+
 /// An object's symbols that others can find, in memory.
 #[derive(Debug)]
 pub struct Exports {
@@ -34,8 +36,8 @@ impl Exports {
         const STRINGS: u64 = 5;
         const SYMBOLS: u64 = 6;
         const HASH: u64 = 0x6fff_fef5;
-        // SAFETY: the loader describes the object's headers.
-        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+        // SAFETY: as this function demands.
+        let headers = unsafe { loader::headers(info) };
         let dynamic = headers.iter().find(|header| header.p_type == libc::PT_DYNAMIC)?;
         let dynamic = (info.dlpi_addr + dynamic.p_vaddr) as *const [u64; 2];
         // The loader has made most addresses absolute, but not all objects' (the kernel's own).

@@ -51,6 +51,18 @@ pub fn any_object<F: FnMut(&libc::dl_phdr_info) -> bool>(mut visit: F) -> bool {
     unsafe { libc::dl_iterate_phdr(Some(call::<F>), (&raw mut visit).cast()) != 0 }
 }
 
+/// The program headers of an object; none if the loader does not show them.
+///
+/// # Safety
+/// The loader has given this description, of an object that stays loaded while the result is used.
+pub unsafe fn headers(info: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
+    if info.dlpi_phdr.is_null() {
+        return &[];
+    }
+    // SAFETY: the loader says where the headers are, and how many, which stay as long as the object.
+    unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) }
+}
+
 /// For how many seconds a library may be loading once the loader was called.
 const LOADING: u64 = 10;
 

@@ -55,7 +55,7 @@ fn beside_a_busy_carrier(wait: impl FnOnce() + Send + 'static, wake: impl FnOnce
 #[test]
 fn a_read_ends_while_threads_submit_fibers_without_a_pause() {
     // Some run until the next look, and some until the threads hear of it. The best of several tries counts: on a busy
-    // machine who is to hear of it may be put off.
+    // machine a thread may hear of it late.
     let many: Vec<_> =
         (0..10).map(|_| fibers_until_a_read()).take_while(|&since| since >= 300).collect();
     assert!(many.len() < 10, "{many:?} fibers ran meanwhile");

@@ -277,8 +277,8 @@ fn a_semaphore_is_left_alone_if_the_time_is_wrong() {
     assert_eq!(run(answers), native);
 }
 
-/// Six fibers begin to wait one after the other; then six events come, one after the other. Returns who was served, in
-/// this order: as the kernel serves threads.
+/// Six fibers begin to wait one after the other; then six events come, one after the other. Returns the numbers of the fibers
+/// as they were served: as the kernel serves threads.
 fn served(wait: fn(c_int), event: fn(c_int), object: c_int) -> Vec<usize> {
     on_one_carrier(move || {
         let served = Arc::new(Mutex::new(Vec::new()));
@@ -344,7 +344,7 @@ fn a_waiter_gets_the_message_that_it_waits_for() {
     });
 }
 
-/// Nobody is left behind by those that come again at once.
+/// No receiver starves where others come again at once.
 #[test]
 fn loops_of_receivers_get_as_much_each() {
     const EACH: usize = 50;

@@ -25,14 +25,18 @@ fn take_turns(turns: &Turns, object: c_int, call: &Call<'_>) -> Answer {
         || Some(sys::call(call.number, call.arguments)).filter(|tried| *tried != Err(call.again));
     let tried = attempt().unwrap_or_else(|| {
         let waited = turns.wait(call.steady, call.deadline, (object, call.wish), &attempt);
-        // What a call that waits is told of a set or queue that is gone: it was removed meanwhile.
-        waited.map_err(|errno| if errno == libc::EINVAL { libc::EIDRM } else { errno })
+        waited.map_err(removed)
     });
     if tried.is_ok() {
         // It may let others go on.
         turns.serve(object);
     }
     tried
+}
+
+/// What a call that waited is told of a set or queue that is gone: it was removed meanwhile.
+fn removed(errno: c_int) -> c_int {
+    if errno == libc::EINVAL { libc::EIDRM } else { errno }
 }
 
 /// A call that does not wait, for one that may.
@@ -181,8 +185,7 @@ fn operate_mixed(
         sys::call(Number::SEMTIMEDOP, [set.into(), operations.into(), count.into(), time.into()]);
     if done == Err(libc::EAGAIN) {
         let arguments = [set.into(), operations.into(), count.into(), timeout.into()];
-        done = offload(|| sys::call(Number::SEMTIMEDOP, arguments))
-            .map_err(|errno| if errno == libc::EINVAL { libc::EIDRM } else { errno });
+        done = offload(|| sys::call(Number::SEMTIMEDOP, arguments)).map_err(removed);
     }
     if done.is_ok() {
         SETS.serve(set);

@@ -50,8 +50,8 @@ unsafe fn show_plain(info: &libc::dl_phdr_info) {
     // SAFETY: as this function demands.
     let Some(exports) = (unsafe { Exports::of(info) }) else { return };
     let symbols = exports.symbols();
-    // SAFETY: the loader describes the object's headers.
-    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+    // SAFETY: as this function demands.
+    let headers = unsafe { loader::headers(info) };
     let start = symbols.cast::<libc::Elf64_Sym>();
     let place = start as u64 - info.dlpi_addr;
     let bytes = size_of::<libc::Elf64_Sym>() * symbols.len();

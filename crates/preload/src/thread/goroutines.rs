@@ -72,14 +72,11 @@ fn look_up(function: usize) -> Option<(Range<usize>, bool)> {
     })
 }
 
-fn headers(info: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
-    // SAFETY: the loader describes the object's headers.
-    unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) }
-}
-
 /// From where to where an object lies.
 fn extent(info: &libc::dl_phdr_info) -> Range<usize> {
-    let loads = headers(info).iter().filter(|header| header.p_type == libc::PT_LOAD);
+    // SAFETY: the loader has just described it, in `look_up`.
+    let loads =
+        unsafe { loader::headers(info) }.iter().filter(|header| header.p_type == libc::PT_LOAD);
     let parts = loads.map(|header| {
         let from = (info.dlpi_addr + header.p_vaddr) as usize;
         from..from + header.p_memsz as usize
