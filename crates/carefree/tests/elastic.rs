@@ -59,27 +59,77 @@ fn fibers_that_spin_for_a_later_one_see_it() {
     }
 }
 
-/// Each fiber spins until all have begun, so there must be as many carriers as fibers.
+/// Of so many units, each spins until all have begun. Returns how long that takes.
+fn spin_until_all_have_begun<J>(
+    units: usize,
+    spawn: impl Fn(Box<dyn FnOnce() + Send>) -> J,
+    join: impl Fn(J),
+) -> Duration {
+    let (began, begun) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
+    let spawn_one = |_| {
+        let begun = Arc::clone(&begun);
+        spawn(Box::new(move || {
+            begun.fetch_add(1, Ordering::AcqRel);
+            while begun.load(Ordering::Acquire) < units {
+                std::hint::spin_loop();
+            }
+        }))
+    };
+    let all: Vec<_> = (0..units).map(spawn_one).collect();
+    all.into_iter().for_each(join);
+    began.elapsed()
+}
+
+/// So there must be as many carriers as fibers, and more of them than there are bits in a word.
 #[test]
-fn more_spin_than_there_are_bits_in_a_word() {
+fn fibers_that_spin_until_all_have_begun_do_so_nearly_as_soon_as_threads() {
     let _alone = alone();
-    const FIBERS: usize = 80;
+    const UNITS: usize = 80;
     let runtime = runtime(1);
-    runtime.run(|| {
-        let begun = Arc::new(AtomicUsize::new(0));
-        let all: Vec<_> = (0..FIBERS)
-            .map(|_| {
-                let begun = Arc::clone(&begun);
-                spawn(move || {
-                    begun.fetch_add(1, Ordering::AcqRel);
-                    while begun.load(Ordering::Acquire) < FIBERS {
-                        std::hint::spin_loop();
-                    }
-                })
-            })
-            .collect();
-        all.into_iter().for_each(|fiber| fiber.join().unwrap());
+    let fibers = runtime.run(|| {
+        spin_until_all_have_begun(UNITS, |body| spawn(body), |fiber| fiber.join().unwrap())
     });
+    let threads = spin_until_all_have_begun(
+        UNITS,
+        |body| std::thread::spawn(body),
+        |thread| thread.join().unwrap(),
+    );
+    assert!(fibers < 5 * threads + Duration::from_secs(2), "{fibers:?}, threads {threads:?}");
+}
+
+/// Fibers that always have something to run, beside some that compute, get no more carriers than about as many as
+/// these keep, however many wait.
+#[test]
+fn a_crowd_beside_kept_carriers_gets_about_as_many() {
+    let _alone = alone();
+    const KEPT: usize = 3;
+    let runtime = runtime(1);
+    let most = runtime.run(|| {
+        let end = Arc::new(AtomicBool::new(false));
+        let crowd = (0..200).map(|_| {
+            let end = Arc::clone(&end);
+            spawn(move || {
+                while !end.load(Ordering::Acquire) {
+                    (0..1_000).for_each(|_| std::hint::spin_loop());
+                    yield_now();
+                }
+            })
+        });
+        let kept = (0..KEPT).map(|_| {
+            let end = Arc::clone(&end);
+            spawn(move || spin_until(&end))
+        });
+        let all: Vec<_> = crowd.chain(kept).collect();
+        let seen = (0..100).map(|_| {
+            carefree::sleep(Duration::from_millis(15));
+            metrics().carriers
+        });
+        let most = seen.max().unwrap();
+        end.store(true, Ordering::Release);
+        all.into_iter().for_each(|fiber| fiber.join().unwrap());
+        most
+    });
+    assert!((KEPT + 1..=40).contains(&most), "{most} carriers");
 }
 
 #[test]

@@ -78,7 +78,7 @@ pub(crate) struct Shared {
     /// Of these threads, those that have ended.
     pub(crate) threads_ended: AtomicU64,
     pub(crate) stopping: AtomicBool,
-    /// Carriers that fibers keep, by the last look of the monitor.
+    /// Carriers that are stuck, by the last look of the monitor.
     pub(crate) stuck: AtomicU32,
     /// Held while a carrier is added, or their threads are joined.
     pub(crate) adding: Lock<()>,
@@ -96,6 +96,8 @@ pub(crate) struct Shared {
     /// last of these.
     pub(crate) kept_time: AtomicU64,
     pub(crate) last_look: AtomicU64,
+    /// The last look that found a carrier to have switched since the one before.
+    pub(crate) moved_at: AtomicU64,
     /// Wake-ups that were missing, by the monitor's count.
     pub(crate) missed: AtomicU64,
     /// The signals that added carriers block: the same as the first ones.
@@ -160,6 +162,8 @@ pub(crate) struct Carrier {
     pub(crate) cpu_time: AtomicU64,
     /// For the monitor: whether a fiber kept it at the last look.
     pub(crate) is_kept: AtomicBool,
+    /// It had no processor since the last look.
+    pub(crate) is_unscheduled: AtomicBool,
     /// The processor time of its thread at the monitor's last look that found it up.
     pub(crate) time_kept: AtomicU64,
     /// For the monitor: how many it had spawned at the last look.
@@ -395,6 +399,7 @@ impl Carrier {
             looked_at: AtomicU64::new(0),
             cpu_time: AtomicU64::new(0),
             is_kept: AtomicBool::new(false),
+            is_unscheduled: AtomicBool::new(false),
             time_kept: AtomicU64::new(0),
             spawned_before: AtomicU64::new(0),
             looks_spawning: AtomicU32::new(0),

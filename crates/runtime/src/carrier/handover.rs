@@ -11,8 +11,10 @@ use crate::fiber::header::FiberRef;
 use crate::protocol::ring::Ring;
 use crate::protocol::sync::{AtomicUsize, Lock, Ordering, const_fn};
 
-/// How many are moved at a time.
+/// How many are moved at a time, at most.
 const BATCH: usize = 64;
+/// A carrier takes one of so many that are there, and leaves the rest to others: the first that it takes may keep it.
+const SHARE: usize = 8;
 
 #[derive(Debug)]
 pub(crate) struct Handover {
@@ -71,7 +73,7 @@ impl Handover {
         true
     }
 
-    /// Takes some out and hands them to `to`.
+    /// Takes the first out, up to a [`SHARE`], and hands them to `to`.
     pub(crate) fn take(&self, to: impl FnMut(FiberRef)) {
         if self.is_empty() {
             return;
@@ -82,7 +84,8 @@ impl Handover {
         {
             let mut fibers = self.fibers.lock();
             let Some(ring) = fibers.as_mut() else { return };
-            batch.fill_with(|| ring.pop());
+            let share = ring.len().div_ceil(SHARE).min(BATCH);
+            batch[..share].fill_with(|| ring.pop());
             self.len.store(ring.len(), Ordering::Relaxed);
             if ring.len() == 0 {
                 emptied = fibers.take();
@@ -99,17 +102,22 @@ mod tests {
     use crate::fiber::header::Header;
 
     #[test]
-    fn fibers_are_taken_in_the_order_in_which_they_came() {
-        let all: Vec<_> =
-            (0..2 * BATCH + 3).map(|_| FiberRef::new(Box::leak(Box::new(Header::new())))).collect();
+    fn fibers_are_taken_by_shares_in_the_order_in_which_they_came() {
+        let all: Vec<_> = (0..SHARE * BATCH + 8)
+            .map(|_| FiberRef::new(Box::leak(Box::new(Header::new()))))
+            .collect();
         let (handover, mut taken) = (Handover::new(), Vec::new());
         assert!(!handover.put(|| None) && handover.is_empty());
         let mut rest = all.iter().copied();
         assert!(handover.put(|| rest.next()));
         assert_eq!(handover.len(), all.len());
-        for left in [BATCH + 3, 3, 0] {
+        handover.take(|fiber| taken.push(fiber));
+        assert_eq!(taken.len(), BATCH);
+        while !handover.is_empty() {
+            let (before, there) = (taken.len(), handover.len());
             handover.take(|fiber| taken.push(fiber));
-            assert_eq!(handover.len(), left);
+            assert_eq!(taken.len() - before, there.div_ceil(SHARE).min(BATCH));
+            assert_eq!(handover.len(), all.len() - taken.len());
         }
         assert!(taken == all);
         handover.take(|_| unreachable!("it is empty"));
@@ -124,7 +132,8 @@ mod tests {
         one.previous.set(Some(before));
         let (handover, mut rest) = (Handover::new(), vec![one, before, after].into_iter());
         assert!(handover.put(|| rest.next()));
-        handover.take(|_| ());
+        (0..3).for_each(|_| handover.take(|_| ()));
+        assert!(handover.is_empty());
         assert!(one.next.get() == Some(after) && one.previous.get() == Some(before));
         assert!(before.next.get().is_none() && after.previous.get().is_none());
     }

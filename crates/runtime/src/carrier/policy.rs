@@ -99,6 +99,10 @@ pub(crate) const SPAWNING: u32 = 16;
 /// run.
 #[cfg(not(loom))]
 pub(crate) const SURPLUS: u32 = 4;
+/// Nanoseconds without a switch at any carrier, while fibers keep as many carriers as there were at first, after which
+/// those that wait for a processor count as kept, too: a little more than the kernel lets a computing thread have one.
+#[cfg(not(loom))]
+pub(crate) const STALLED: u64 = 4_000_000;
 /// Carriers that are added at once, at least, if so many fibers wait.
 #[cfg(not(loom))]
 pub(crate) const AT_ONCE: u32 = 4;

@@ -8,6 +8,7 @@ use std::ptr;
 use carefree_context::arch::ThreadContext;
 use carefree_context::{loader, overflow, tls};
 use carefree_ground::nap;
+use carefree_ground::slice::{self, Slice};
 use carefree_ground::text::Text;
 use carefree_reactor::clock::NEVER;
 
@@ -39,8 +40,9 @@ const DUE_AHEAD: usize = 8;
 const SPINS: u32 = 100;
 
 impl Carrier {
-    /// The body of the carrier's thread.
-    pub(crate) fn run(&self) {
+    /// The body of the carrier's thread. With its first fiber it becomes as the others, if it came here with shorter
+    /// slices than the `usual` ones; what its fibers start inherits what it has.
+    pub(crate) fn run(&self, mut usual: Option<Slice>) {
         #[cfg(simulated)]
         crate::simulation::machine::enter(self.index);
         set_here(self);
@@ -85,6 +87,9 @@ impl Carrier {
                 true => self.withdraw(),
             };
             let Some(mut fiber) = found else { break };
+            if let Some(usual) = usual.take() {
+                slice::set(usual);
+            }
             loop {
                 self.enter(fiber);
                 match self.unfurnished.take() {

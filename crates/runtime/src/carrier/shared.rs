@@ -52,6 +52,7 @@ impl Shared {
             surplus: AtomicU32::new(0),
             kept_time: AtomicU64::new(0),
             last_look: AtomicU64::new(0),
+            moved_at: AtomicU64::new(0),
             missed: AtomicU64::new(0),
             name: name.to_owned(),
             signals: Signals::blocked(),
@@ -309,7 +310,7 @@ impl Shared {
         self.sleepers.all_are_asleep()
     }
 
-    /// How many carriers there should be: as many as at first, and one for each that a fiber keeps.
+    /// How many carriers there should be: as many as at first, and one for each that is stuck.
     pub(crate) fn wanted(&self) -> u32 {
         self.carriers.base() as u32 + self.kept()
     }

@@ -10,6 +10,13 @@
 //! that spawns a crowd is given more time: what waits there is what it has just spawned.) A carrier
 //! that finds nothing, while there are more than wanted, goes into [reserve](crate::carrier::reserve).
 //!
+//! Carriers that are kept may have all processors, for milliseconds each. Then a carrier that is not kept yet waits
+//! for a processor, and what is queued there waits with it. Where so many are kept as there were at first, and no
+//! carrier at all has made a switch for some milliseconds, the runtime has *stalled*: those that wait for a processor
+//! count as stuck, too. Then carriers are added until there are as many as are kept, so that about half of
+//! the processors' time is for what waits. (Not sooner, nor where other programs have the processors, nor more: the
+//! added ones would only wait as well.)
+//!
 //! Completions that have come in at a stuck carrier are handed on at each look
 //! ([by another thread](super::rescuer)), and a carrier that is
 //! down while something waits at a stuck one is woken. What waits there while all others have something to run
@@ -43,7 +50,7 @@ use crate::carrier::carrier::{Carrier, Shared};
 use crate::carrier::launch::{launch_bare, launch_undisturbed, set_name};
 use crate::carrier::lookout::MONITOR;
 use crate::carrier::policy::{
-    AT_ONCE, LOOK, LOOK_CLOSELY, LOOK_NAPPING, LOOK_SELDOM, OFTEN, RAMP, SPAWNING,
+    AT_ONCE, LOOK, LOOK_CLOSELY, LOOK_NAPPING, LOOK_SELDOM, OFTEN, RAMP, SPAWNING, STALLED,
 };
 use crate::carrier::runtimes::{self, Visits};
 use crate::fiber::names::KernelName;
@@ -221,27 +228,14 @@ fn look_at(runtime: &Shared, first: bool) -> Found {
     if runtime.has_stopped() {
         return Found::Nothing;
     }
-    let (mut stuck, mut queued) = (0, 0);
-    let (now, before) = (clock::now(), runtime.last_look.load(Ordering::Relaxed));
-    let since = now.saturating_sub(before);
-    runtime.last_look.store(now, Ordering::Relaxed);
+    let now = clock::now();
+    let since = now.saturating_sub(runtime.last_look.swap(now, Ordering::Relaxed));
     // While the monitor slept, those were kept that were so before and have made no switch.
     let kept_asleep = if first { runtime.still_kept() } else { 0 };
-    for carrier in &runtime.carriers {
-        let keeps = is_stuck(runtime, carrier, first);
-        carrier.is_kept.store(keeps, Ordering::Relaxed);
-        if keeps {
-            stuck += 1;
-            if let Some(told) = TOLD.get() {
-                told(carrier.thread(), since);
-            }
-            queued += carrier.queue.len();
-        } else if sleepers.is_in_reserve(carrier.index()) {
-            queued += carrier.queue.len();
-        }
-    }
+    let seen = see(runtime, first, since);
+    let stuck = seen.stuck();
     runtime.stuck.store(stuck, Ordering::Relaxed);
-    let kept = u64::from(stuck.max(kept_asleep));
+    let kept = u64::from(seen.kept.max(kept_asleep));
     runtime.kept_time.fetch_add(kept * since, Ordering::Relaxed);
     let is_surplus = sleepers.active() > runtime.wanted();
     let surplus = if is_surplus { runtime.surplus.load(Ordering::Relaxed) + 1 } else { 0 };
@@ -250,43 +244,111 @@ fn look_at(runtime: &Shared, first: bool) -> Found {
         // One that is up retires when it finds nothing; one that is down must look for that.
         runtime.wake(sleepers.claim());
     }
-    queued += runtime.injector.len()
-        + runtime.handover.len()
-        + usize::from(runtime.next_timer() <= clock::now());
-    let found = match (stuck, queued) {
+    let found = match (stuck, seen.queued) {
         (0, _) => Found::Nothing,
         (_, 0) => Found::Kept,
         _ => Found::Waiting,
     };
-    if found != Found::Waiting {
+    if found == Found::Waiting {
+        help(runtime, &seen);
+    } else {
         runtime.ramp.store(0, Ordering::Relaxed);
-        return found;
     }
-    if sleepers.some_search() || !runtime.carriers.has_room() {
-        return found;
+    found
+}
+
+/// What one look sees of a runtime's carriers.
+struct Seen {
+    /// Carriers that fibers keep.
+    kept: u32,
+    /// Carriers that wait for a processor.
+    unscheduled: u32,
+    has_stalled: bool,
+    /// Fibers that wait for other carriers than the one where they are queued.
+    queued: usize,
+}
+
+impl Seen {
+    /// How many carriers go on with no fiber that waits.
+    fn stuck(&self) -> u32 {
+        self.kept + if self.has_stalled { self.unscheduled } else { 0 }
+    }
+}
+
+fn see(runtime: &Shared, first: bool, since: u64) -> Seen {
+    let now = clock::now();
+    let (mut kept, mut unscheduled, mut moved) = (0, 0, first);
+    let (mut queued, mut with_unscheduled) = (0, 0);
+    for carrier in &runtime.carriers {
+        let state = state(runtime, carrier, first);
+        carrier.is_kept.store(state == State::Kept, Ordering::Relaxed);
+        carrier.is_unscheduled.store(state == State::Unscheduled, Ordering::Relaxed);
+        match state {
+            State::Away if runtime.sleepers.is_in_reserve(carrier.index()) => {
+                queued += carrier.queue.len();
+            }
+            State::Away => (),
+            State::Moves => moved = true,
+            State::Unscheduled => {
+                unscheduled += 1;
+                with_unscheduled += carrier.queue.len();
+            }
+            State::Kept => {
+                kept += 1;
+                queued += carrier.queue.len();
+                if let Some(told) = TOLD.get() {
+                    told(carrier.thread(), since);
+                }
+            }
+        }
+    }
+    if moved {
+        runtime.moved_at.store(now, Ordering::Relaxed);
+    }
+    let all_kept = kept >= runtime.carriers.base() as u32;
+    let has_stalled = all_kept && now - runtime.moved_at.load(Ordering::Relaxed) >= STALLED;
+    if has_stalled {
+        let waits = |one: &&Carrier| one.is_unscheduled.load(Ordering::Relaxed);
+        let all = runtime.carriers.iter().filter(waits);
+        all.for_each(|one| one.is_kept.store(true, Ordering::Relaxed));
+    }
+    queued += runtime.injector.len()
+        + runtime.handover.len()
+        + usize::from(runtime.next_timer() <= now)
+        + if all_kept { with_unscheduled } else { 0 };
+    Seen { kept, unscheduled, has_stalled, queued }
+}
+
+/// Has others run the fibers that wait behind kept carriers: those that are down or have their own to run, else
+/// further ones.
+fn help(runtime: &Shared, seen: &Seen) {
+    let sleepers = &runtime.sleepers;
+    // In a stall, one that searches has had no processor for as long.
+    if sleepers.some_search() && !seen.has_stalled || !runtime.carriers.has_room() {
+        return;
     }
     if sleepers.some_are_down() {
         if is_missed(runtime) {
             runtime.missed.fetch_add(1, Ordering::Relaxed);
         }
         runtime.wake(sleepers.claim());
-        return found;
+        return;
     }
-    let free = sleepers.active().saturating_sub(stuck) + runtime.starting.load(Ordering::Relaxed);
-    let missing = (runtime.carriers.base() as u32).saturating_sub(free);
-    if missing == 0 {
+    let starting = runtime.starting.load(Ordering::Relaxed);
+    let more = match seen.has_stalled {
+        // Half of the processors are for those that are not kept.
+        true => seen.kept.max(AT_ONCE).saturating_sub(seen.unscheduled + starting),
+        false => {
+            let free = sleepers.active().saturating_sub(seen.kept) + starting;
+            let missing = (runtime.carriers.base() as u32).saturating_sub(free);
+            if missing == 0 { 0 } else { ramp_up(runtime, missing) }
+        }
+    };
+    if more == 0 {
         // There are enough, but each has its own fibers to run, and may never come to look elsewhere.
         runtime.carriers.iter().for_each(|carrier| hand_over(runtime, carrier));
     }
-    // Several at once, and more of them each time, for each may be kept as soon as it runs, and has to wait
-    // for a processor before; but no more than have something to do.
-    let ramp = runtime.ramp.load(Ordering::Relaxed);
-    let wanted = if missing == 0 { 0 } else { missing.max(AT_ONCE) << ramp };
-    let more = wanted.min(u32::try_from(queued).unwrap_or(u32::MAX));
-    if more > 0 {
-        runtime.ramp.store((ramp + 1).min(RAMP), Ordering::Relaxed);
-    }
-    for _ in 0..more {
+    for _ in 0..more.min(u32::try_from(seen.queued).unwrap_or(u32::MAX)) {
         match add(runtime) {
             Ok(true) => _ = runtime.added.fetch_add(1, Ordering::Relaxed),
             Ok(false) => break,
@@ -296,7 +358,14 @@ fn look_at(runtime: &Shared, first: bool) -> Found {
             }
         }
     }
-    found
+}
+
+/// How many carriers to add where so many are missing: several at once, and more of them each time, for each may be
+/// kept as soon as it runs, and has to wait for a processor before.
+fn ramp_up(runtime: &Shared, missing: u32) -> u32 {
+    let ramp = runtime.ramp.load(Ordering::Relaxed);
+    runtime.ramp.store((ramp + 1).min(RAMP), Ordering::Relaxed);
+    missing.max(AT_ONCE) << ramp
 }
 
 /// Leaves what is queued at a kept carrier to all others.
@@ -310,36 +379,51 @@ fn hand_over(runtime: &Shared, carrier: &Carrier) {
     (0..TIMES).take_while(|_| taken()).for_each(drop);
 }
 
-/// Whether a fiber keeps `carrier`: it has made no switch since the last look, and that not because it
-/// has got no processor since, or has been spawning for some looks at most. (At the `first` look there is
-/// none before.)
-fn is_stuck(runtime: &Shared, carrier: &Carrier, first: bool) -> bool {
+/// What a carrier has done since the last look.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// It is down or in reserve, or has not begun.
+    Away,
+    /// It has switched, or a fiber there spawns others.
+    Moves,
+    /// No switch, and no processor.
+    Unscheduled,
+    /// No switch, though it could run: a fiber keeps it.
+    Kept,
+}
+
+/// What `carrier` has done since the last look; at the `first` one there is none before. (A fiber that spawns others
+/// for some looks, and lets none of them run, does not keep it yet.)
+fn state(runtime: &Shared, carrier: &Carrier, first: bool) -> State {
     /// Nanoseconds of a processor, after which it has had one.
     const SOME: u64 = 200_000;
     let (sleepers, index, thread) = (&runtime.sleepers, carrier.index(), carrier.thread());
     if thread == 0 || sleepers.is_down(index) || sleepers.is_in_reserve(index) {
-        return false;
+        return State::Away;
     }
     let time = cpu_time(thread);
     let has_switched = carrier.look();
     // It has done nothing since the last look, however long ago that was.
-    let was_kept = carrier.is_kept.load(Ordering::Relaxed) && !has_switched;
+    let was_kept = carrier.is_kept.load(Ordering::Relaxed)
+        && !carrier.is_unscheduled.load(Ordering::Relaxed)
+        && !has_switched;
     if carrier.time_kept.swap(time, Ordering::Relaxed) == time && was_kept {
-        return true;
+        return State::Kept;
     }
     if has_switched || first {
         carrier.cpu_time.store(time, Ordering::Relaxed);
         carrier.looks_spawning.store(0, Ordering::Relaxed);
-        return false;
+        return State::Moves;
     }
     let spawned = carrier.stats.spawned.load(Ordering::Relaxed);
     if carrier.spawned_before.swap(spawned, Ordering::Relaxed) != spawned
         && carrier.looks_spawning.fetch_add(1, Ordering::Relaxed) < SPAWNING
     {
         carrier.cpu_time.store(time, Ordering::Relaxed);
-        return false;
+        return State::Moves;
     }
-    time >= carrier.cpu_time.load(Ordering::Relaxed) + SOME || !waits_for_a_processor(thread)
+    let had_some = time >= carrier.cpu_time.load(Ordering::Relaxed) + SOME;
+    if had_some || !waits_for_a_processor(thread) { State::Kept } else { State::Unscheduled }
 }
 
 /// Whether a thread could run, and perhaps does.
@@ -455,11 +539,7 @@ extern "C" fn begin(carrier: *mut c_void) -> *mut c_void {
     runtime.signals.block();
     runtime.sleepers.set_out();
     runtime.starting.fetch_sub(1, Ordering::Relaxed);
-    // Once it is here, it is as the others; and what its fibers start inherits what it has.
-    if let Some(usual) = USUAL.get() {
-        slice::set(*usual);
-    }
-    carrier.run();
+    carrier.run(USUAL.get().copied());
     drop(runtime);
     ptr::null_mut()
 }

@@ -276,7 +276,7 @@ fn start_threads(name: &str, carriers: usize, gate: &Gate) -> io::Result<Vec<Lau
             // It would hold the runtime, too.
             drop(entrance);
             if let Some(shared) = shared {
-                shared.carriers[index].run();
+                shared.carriers[index].run(None);
             }
         };
         match launch(&format!("{name}-{index}"), live) {
