@@ -153,7 +153,8 @@ impl<F: Copy> Original<F> {
 /// `anywhere` before all that: the body is used off a fiber as well. `lean` (before `anywhere`, if both):
 /// the floating-point control words are left alone, because saving them takes as long as a whole call that
 /// need not wait; what parks must save them ([`guarded`](crate::call::fiber::guarded)). `steady` in its place: a
-/// hosted thread that was cancelled does not end at this call. `quick`: both, for a call that never parks, but lets
+/// hosted thread that was cancelled does not end at this call. `steady unless waits`: it does if `waits`, a function in
+/// scope, says so of the second argument, a command. `quick`: both, for a call that never parks, but lets
 /// a host handle signals.
 macro_rules! interpose {
     (anywhere $($rest:tt)*) => {
@@ -161,6 +162,9 @@ macro_rules! interpose {
     };
     (steady anywhere $($rest:tt)*) => {
         interpose! { @when (true) always steady $($rest)* }
+    };
+    (steady unless $waits:ident anywhere $($rest:tt)*) => {
+        interpose! { @when (true) always $waits $($rest)* }
     };
     (steady $($rest:tt)*) => {
         interpose! { @when ($crate::call::fiber::on_fiber()) never steady $($rest)* }
@@ -198,6 +202,12 @@ macro_rules! interpose {
         }
     }};
     (@call lean $call:expr) => { $call };
+    (@call $waits:ident on_fiber($fd:ident, $command:ident, $argument:ident)) => {
+        match $waits($command) {
+            true => interpose! { @call guarded on_fiber($fd, $command, $argument) },
+            false => interpose! { @call steady on_fiber($fd, $command, $argument) },
+        }
+    };
     (
         @when ($condition:expr) $inline:ident $float:ident
         $(#[$meta:meta])*

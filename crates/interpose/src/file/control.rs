@@ -10,7 +10,7 @@ use crate::call::user::User;
 use crate::descriptor;
 use crate::descriptor::Trait;
 use crate::descriptor::low_water;
-use crate::file::lock;
+use crate::file::lock::{self, waits};
 use crate::io::terminal;
 
 interpose! { steady anywhere
@@ -50,10 +50,10 @@ fn after_fcntl(fd: c_int, command: c_int, result: c_int) {
     }
 }
 
-interpose! { anywhere
+interpose! { steady unless waits anywhere
     /// `fcntl(2)`: minds changes of a file's mode; a fiber that would wait for a lock parks.
     safe fn fcntl(fd: c_int, command: c_int, argument: User) -> c_int, number SYS_fcntl {
-        if lock::waits(command) && fiber::on_fiber() {
+        if waits(command) && fiber::on_fiber() {
             return answer(lock::set(fd, command, argument.cast())) as c_int;
         }
         let result = original(fd, command, argument);
@@ -62,10 +62,10 @@ interpose! { anywhere
     }
 }
 
-interpose! { anywhere
+interpose! { steady unless waits anywhere
     /// `fcntl64(2)`: the same.
     safe fn fcntl64(fd: c_int, command: c_int, argument: User) -> c_int, number SYS_fcntl {
-        if lock::waits(command) && fiber::on_fiber() {
+        if waits(command) && fiber::on_fiber() {
             return answer(lock::set(fd, command, argument.cast())) as c_int;
         }
         let result = original(fd, command, argument);

@@ -125,10 +125,10 @@ interpose! { steady anywhere
 /// Defines both names of `lockf`.
 macro_rules! lockf {
     ($($name:ident),*) => {$(
-        interpose! { anywhere
+        interpose! { steady unless lockf_waits anywhere
             #[doc = concat!("`", stringify!($name), "(3)`.")]
             safe fn $name(fd: c_int, command: c_int, length: off_t) -> c_int, linked "__lockf64" {
-                if command != libc::F_LOCK || !fiber::on_fiber() {
+                if !lockf_waits(command) || !fiber::on_fiber() {
                     let result = original(fd, command, length);
                     changed(fd);
                     return result;
@@ -146,6 +146,11 @@ macro_rules! lockf {
 }
 
 lockf!(lockf, lockf64);
+
+/// Whether a command of `lockf`'s waits for a lock.
+fn lockf_waits(command: c_int) -> bool {
+    command == libc::F_LOCK
+}
 
 /// Whether a command of `fcntl`'s waits for a lock.
 pub(crate) fn waits(command: c_int) -> bool {

@@ -13,6 +13,11 @@ fn no_thread_is_cancelled_at_a_system_call_by_number() {
 }
 
 #[test]
+fn threads_are_cancelled_at_commands_that_wait() {
+    compare_c("commands.c");
+}
+
+#[test]
 fn clocks_times_and_sizes_are_refused_as_by_libc_and_the_kernel() {
     compare_c("clocks.c");
 }
