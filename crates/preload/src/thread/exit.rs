@@ -40,6 +40,8 @@ pub(crate) unsafe fn run_main(
 
 /// Ends the first thread, and the process if that is the last one.
 pub(super) fn end_first(me: HostedThread) -> ! {
+    // Before it counts as ended: they may wait, and the process does not end amid them.
+    hosted::end_thread_locals(me);
     signal::handle();
     if alive::uncount_hosted() {
         // SAFETY: no other thread calls it.

@@ -107,6 +107,13 @@ fn the_last_thread_ends_the_process_if_it_is_none_but_a_thread() {
 }
 
 #[test]
+fn the_first_threads_keys_are_destroyed_before_it_counts_as_ended() {
+    let Some(program) = compile("cc", &[], "leaves.c") else { return };
+    compare(&[program.as_os_str()]);
+    compare(&[program.as_os_str(), OsStr::new("last")]);
+}
+
+#[test]
 fn threads_are_told_their_policies() {
     compare_c("policies.c");
 }

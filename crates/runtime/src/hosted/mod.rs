@@ -24,6 +24,6 @@ pub use crate::process::monitor::tell_of_kept;
 pub use adopt::{adopt, leave_faults, set_default_carriers, set_default_stack};
 pub use create::create;
 pub use thread::{
-    Held, HostedThread, Life, become_plain, current, end_main, find, find_where, is_beside,
-    is_gone, is_hosting, main_thread, renew,
+    Held, HostedThread, Life, become_plain, current, end_main, end_thread_locals, find, find_where,
+    is_beside, is_gone, is_hosting, main_thread, renew,
 };

@@ -317,6 +317,12 @@ impl HostedThread {
     }
 }
 
+/// Runs the destructors of the calling hosted thread's variables and keys: for a first thread that ends and still
+/// counts.
+pub fn end_thread_locals(me: HostedThread) {
+    life::end_thread_locals(me.0);
+}
+
 /// Ends the process's first thread, which calls this, as far as others can see. It never runs again, but its
 /// stack stays.
 pub fn end_main(me: HostedThread) -> ! {
