@@ -170,6 +170,7 @@ pub(crate) fn host() -> bool {
     }
     // SAFETY: the one call, with a word that is for this.
     unsafe { arch::keep_gs(GS.offset()) };
+    let is_any_pending = signal::is_any_pending();
     let mask = signal::begin();
     *record::MAIN.policy.lock() = Policy::of_kernel_thread();
     record::MAIN.settings.inherit(None);
@@ -191,6 +192,10 @@ pub(crate) fn host() -> bool {
                 crate::mutex::tell();
                 // (What was loaded until now is known.)
                 carefree_context::loader::tell_calls();
+            }
+            if is_any_pending {
+                // What the first thread has sent itself is pending for its kernel thread, which is the dispatcher now.
+                signal::settle();
             }
             true
         }

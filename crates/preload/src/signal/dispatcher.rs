@@ -11,6 +11,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use carefree_ground::kernel;
 use carefree_runtime::hosted;
 use libc::siginfo_t;
 
@@ -37,6 +38,15 @@ pub(crate) fn begin() -> u64 {
     alternate::adopt(&record::MAIN);
     record::MAIN.mask.store(before & !UNBLOCKABLE, Ordering::SeqCst);
     before
+}
+
+/// Whether a signal is pending for the calling kernel thread, or for the process, that the former blocks.
+pub(crate) fn is_any_pending() -> bool {
+    let mut set = 0u64;
+    let arguments = [(&raw mut set) as usize, size_of::<u64>(), 0, 0, 0, 0];
+    // SAFETY: room for a set.
+    let asked = unsafe { kernel::call(libc::SYS_rt_sigpending, arguments) };
+    asked.is_ok() && set != 0
 }
 
 /// Undoes [`begin`], if the thread could not become a fiber.

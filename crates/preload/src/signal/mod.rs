@@ -44,14 +44,14 @@ pub(crate) use alternate::{alternate_stack, give_back as give_alternate_back};
 pub(crate) use beside::is_child;
 pub(crate) use carrier::is_ours;
 pub(crate) use deliver::{after_call, amid_call, end, handle, has_come, interrupt, settle_one};
-pub(crate) use dispatcher::{begin, give_up, renew, run};
+pub(crate) use dispatcher::{begin, give_up, is_any_pending, renew, run};
 pub(crate) use jump::find as find_sigsetjmp;
 pub(crate) use kill::{by_number as kill_by_number, is_own, send};
 pub(crate) use mask::{
     change, for_child, for_program, for_program_in_place, mask, note_fork, set as set_mask,
     set_kernels,
 };
-pub(crate) use post::look_again;
+pub(crate) use post::{look_again, settle};
 pub(crate) use raised::stand_in_for_handlers;
 pub(crate) use set::{FAULTS, OURS, UNBLOCKABLE, bit, open_faults, spared};
 pub(crate) use timer::by_number as timer_by_number;

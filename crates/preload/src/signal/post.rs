@@ -187,7 +187,7 @@ pub(super) fn pass(on: impl FnOnce()) {
 /// The caller sends the dispatcher a ticket. The kernel hands out signals with the same number in their order, so
 /// timers of ours that ended before come first. But it hands out a thread's signals before the process's. So the
 /// dispatcher settles the ticket only when it finds nothing more pending that may have come before.
-pub(super) fn settle() {
+pub(crate) fn settle() {
     let dispatcher = match DISPATCHER.load(Ordering::SeqCst) {
         // The first threads may be faster than the dispatcher begins.
         0 if hosted::is_hosting() && !beside::is_one() => await_dispatcher(),

@@ -48,6 +48,11 @@ fn pending_signals_are_handled_where_they_are_unblocked() {
 }
 
 #[test]
+fn signals_that_are_pending_stay_so_when_threads_become_fibers() {
+    compare_c("kept_pending.c");
+}
+
+#[test]
 fn signals_are_not_lost_with_threads_that_end() {
     compare_c("storm.c");
 }
