@@ -114,7 +114,9 @@ impl<T> JoinHandle<T> {
 
     /// Panics as std does where a thread joins itself, which would wait for ever.
     fn refuse_own(&self) {
-        if current::current_fiber() == Some(self.fiber.as_ref()) {
+        // A thread in place of a fiber has ended for others while its variables' destructors run, and
+        // those may join it.
+        if current::try_current() == Some(self.fiber.as_ref()) && !self.is_finished() {
             panic!("failed to join thread: {}", io::Error::from_raw_os_error(libc::EDEADLK));
         }
     }

@@ -40,6 +40,24 @@ fn payloads_come_back() {
 }
 
 #[test]
+fn what_joins_itself_panics() {
+    let slot = Arc::new(Mutex::new(None::<JoinHandle<()>>));
+    let said = Arc::new(Mutex::new(None::<String>));
+    let (theirs, told) = (slot.clone(), said.clone());
+    let mut own = slot.lock().unwrap();
+    *own = Some(spawn(move || {
+        let own = theirs.lock().unwrap().take().unwrap();
+        let joins = std::panic::AssertUnwindSafe(|| own.join());
+        let error = std::panic::catch_unwind(joins).unwrap_err();
+        *told.lock().unwrap() = Some(*error.downcast().unwrap());
+    }));
+    drop(own);
+    until("it has panicked", || said.lock().unwrap().is_some());
+    let said = said.lock().unwrap().take().unwrap();
+    assert!(said.starts_with("failed to join thread"), "{said}");
+}
+
+#[test]
 fn names_and_numbers() {
     let handle = Builder::new().name("ada".into()).spawn(|| current().name().map(String::from));
     let handle = handle.unwrap();
