@@ -1,5 +1,6 @@
 //! Building a runtime, dropping it, and the process's own.
 
+use std::fmt;
 use std::io;
 use std::mem;
 use std::num::NonZero;
@@ -49,10 +50,20 @@ use crate::wait::offload;
 ///
 /// Dropping it waits until all of its fibers have ended, and ends its carriers. If one of its own fibers
 /// drops it, that does not wait: the carriers end after the last fiber.
-#[derive(Debug)]
 pub struct Runtime {
     shared: Option<Arc<Shared>>,
     threads: Vec<Launched>,
+}
+
+/// By its carriers and their name: its queues and counts belong to no program's output.
+impl fmt::Debug for Runtime {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shared = self.shared();
+        out.debug_struct("Runtime")
+            .field("name", &shared.name)
+            .field("carriers", &shared.carriers.len())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Runtime {

@@ -27,6 +27,13 @@ fn the_number_of_carriers_is_checked() {
 }
 
 #[test]
+fn a_runtime_is_printed_in_short() {
+    let shown = format!("{:?}", runtime(2));
+    assert!(shown.starts_with("Runtime { name: \"test\", carriers: "), "{shown}");
+    assert!(shown.ends_with(", .. }") && shown.len() < 60, "{shown}");
+}
+
+#[test]
 fn fibers_of_several_runtimes_work_together() {
     within_reason(|| {
         let (one, other) = (Arc::new(runtime(1)), runtime(2));
