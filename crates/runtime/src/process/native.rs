@@ -23,6 +23,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 
 use carefree_context::backtrace::__rust_begin_short_backtrace;
+use carefree_context::tls;
 
 use crate::carrier::carrier;
 use crate::carrier::carrier::Shared;
@@ -112,8 +113,19 @@ where
             carrier::release(me);
             carrier::release(me);
             runtime.thread_did_not_begin();
-            Err(shortage::of_threads("in place of a fiber", &error))
+            Err(shortage::of_threads(&in_place(), &error))
         }
+    }
+}
+
+/// What such a thread is for. Says why, because a program that counts on fibers may never have asked.
+#[cold]
+fn in_place() -> String {
+    match tls::mode() {
+        tls::Mode::Threads(why) => {
+            format!("in place of a fiber, as threads stand for fibers here ({why})")
+        }
+        tls::Mode::Own(_) | tls::Mode::Shared(_) => "in place of a fiber".into(),
     }
 }
 

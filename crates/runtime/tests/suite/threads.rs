@@ -147,7 +147,9 @@ fn a_refused_thread_is_an_error_and_costs_nothing() {
             // No address space is that large.
             let refused = Builder::new().name("no".into()).stack_size(1 << 60).spawn(|| ());
             let error = refused.unwrap_err();
-            assert!(error.to_string().contains("no thread could be started"), "{error}");
+            let text = error.to_string();
+            assert!(text.contains("no thread could be started"), "{text}");
+            assert!(text.contains("(CAREFREE_TLS=threads asks for it)"), "{text}");
         }
         assert_eq!(metrics(), before);
         run(|| ());
