@@ -22,12 +22,11 @@ pub(crate) struct File {
     waiters: Waiters,
     /// How often its mode and its time limits were changed through this number.
     changes: [AtomicU32; 2],
-    /// The [`version`](File::version) of its mode when that was asked for; 0 if never.
-    mode_asked: AtomicU32,
-    /// The version of its time limits when those were asked for; 0 if never.
+    /// Its mode when that was asked for, and the [`version`](File::version) then: [`mode_at`]; 0 if never. In one
+    /// word, so that an answer is not taken for that to a later question.
+    mode: AtomicU32,
+    /// The version of its time limits when those were asked for; 0 if never, [`NOTING`] while they are written.
     limits_asked: AtomicU32,
-    /// Whether it was in blocking mode then.
-    blocking: AtomicBool,
     /// A [`Kind`].
     kind: AtomicU8,
     /// A [`Holder`].
@@ -52,6 +51,14 @@ pub(crate) struct File {
 
 const _: () = assert!(mem::offset_of!(File, limits) + size_of::<u64>() == 64);
 
+/// The time limits are being written.
+const NOTING: u32 = u32::MAX;
+
+/// A mode, and the version at which it was asked for, in one word. (After two billion changes it begins anew.)
+const fn mode_at(version: u32, blocking: bool) -> u32 {
+    version << 1 | blocking as u32
+}
+
 /// After so many failed tries in a row, tries are left out.
 const DRY: u8 = 3;
 /// Then one in so many is made all the same.
@@ -62,9 +69,8 @@ impl File {
         File {
             waiters: Waiters::new(),
             changes: [const { AtomicU32::new(0) }; 2],
-            mode_asked: AtomicU32::new(0),
+            mode: AtomicU32::new(0),
             limits_asked: AtomicU32::new(0),
-            blocking: AtomicBool::new(false),
             kind: AtomicU8::new(Kind::Unknown as u8),
             holder: AtomicU8::new(Holder::Unknown as u8),
             storage: AtomicU8::new(Storage::None as u8),
@@ -198,8 +204,10 @@ impl File {
             holder == Holder::Process as u8 || self.duplicated.load(Ordering::Relaxed);
         self.dry.store(0, Ordering::Relaxed);
         self.untriable.store(false, Ordering::Relaxed);
-        self.mode_asked.store(0, Ordering::Relaxed);
-        self.limits_asked.store(0, Ordering::Relaxed);
+        self.mode.store(0, Ordering::Relaxed);
+        // (What is just being written is outdated by the close.)
+        let known = |asked: u32| (asked != 0 && asked != NOTING).then_some(0);
+        let _ = self.limits_asked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, known);
         if cannot_be_asked && is_beside_parent() {
             // The parent's file is still there, and asks for the rest again.
             self.kind.store(Kind::Unknown as u8, Ordering::Relaxed);
@@ -250,13 +258,12 @@ impl File {
     #[inline]
     pub(crate) fn is_blocking(&self, fd: c_int) -> bool {
         let now = self.version(Trait::Mode);
-        if self.blocking.load(Ordering::Relaxed) && self.mode_asked.load(Ordering::Relaxed) == now {
+        if self.mode.load(Ordering::Relaxed) == mode_at(now, true) {
             return true;
         }
         // A caller that is told EAGAIN by mistake may fail, so that is never answered from memory.
         let blocking = is_blocking(fd);
-        self.blocking.store(blocking, Ordering::Relaxed);
-        self.mode_asked.store(now, Ordering::Relaxed);
+        self.mode.store(mode_at(now, blocking), Ordering::Relaxed);
         blocking
     }
 
@@ -264,8 +271,8 @@ impl File {
     /// callers that leave the answer to the kernel, and would keep their carrier if another process has: see [`is_blocking`](Self::is_blocking).
     #[inline]
     pub(crate) fn was_impatient(&self) -> bool {
-        !self.blocking.load(Ordering::Relaxed)
-            && self.mode_asked.load(Ordering::Relaxed) == self.version(Trait::Mode)
+        let mode = self.mode.load(Ordering::Relaxed);
+        mode != 0 && mode == mode_at(self.version(Trait::Mode), false)
     }
 
     /// How long a call that waits may take by the socket's own limit, in nanoseconds.
@@ -274,13 +281,34 @@ impl File {
             return NEVER;
         }
         let now = self.version(Trait::Limits);
-        if self.limits_asked.load(Ordering::Relaxed) != now {
-            for limit in [Limit::Receive, Limit::Send] {
-                self.limits[limit as usize].store(limit_of(fd, limit), Ordering::Relaxed);
+        if self.limits_asked.load(Ordering::Acquire) == now {
+            let known = self.limits[limit as usize].load(Ordering::Relaxed);
+            fence(Ordering::Acquire);
+            // Asked again: another thread may just have noted what it was told before the last change.
+            if self.limits_asked.load(Ordering::Relaxed) == now {
+                return known;
             }
-            self.limits_asked.store(now, Ordering::Relaxed);
         }
-        self.limits[limit as usize].load(Ordering::Relaxed)
+        let asked = [Limit::Receive, Limit::Send].map(|limit| limit_of(fd, limit));
+        self.note_limits(now, asked);
+        asked[limit as usize]
+    }
+
+    /// Remembers the time limits, unless another thread is doing so.
+    fn note_limits(&self, version: u32, limits: [u64; 2]) {
+        let before = self.limits_asked.load(Ordering::Relaxed);
+        let (took, lost) = (Ordering::Acquire, Ordering::Relaxed);
+        if before == NOTING
+            || self.limits_asked.compare_exchange(before, NOTING, took, lost).is_err()
+        {
+            return;
+        }
+        // A reader that sees one of these sees `NOTING` or what follows it.
+        fence(Ordering::Release);
+        for (place, limit) in self.limits.iter().zip(limits) {
+            place.store(limit, Ordering::Relaxed);
+        }
+        self.limits_asked.store(version, Ordering::Release);
     }
 }
 
@@ -306,5 +334,53 @@ pub(super) fn holder(fd: c_int, kind: Kind) -> Holder {
         Kind::Device => Holder::Process,
         Kind::Socket => Holder::of_socket(fd),
         _ => Holder::Ring,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixDatagram;
+    use std::sync::atomic::AtomicUsize;
+    use std::{hint, thread};
+
+    use super::*;
+
+    /// Two threads ask at the same time, just after the mode was changed.
+    #[test]
+    fn an_answer_is_not_taken_for_one_to_a_later_question() {
+        const ROUNDS: usize = 100_000;
+        let socket = UnixDatagram::unbound().unwrap();
+        let (fd, file) = (socket.as_raw_fd(), &File::new());
+        let (round, heard) = (&AtomicUsize::new(0), &AtomicUsize::new(0));
+        let wrong = thread::scope(|scope| {
+            let other = scope.spawn(move || {
+                let mut wrong = 0;
+                for number in 1..=ROUNDS {
+                    while round.load(Ordering::Acquire) != number {
+                        hint::spin_loop();
+                    }
+                    (0..number % 32).for_each(|_| hint::spin_loop());
+                    wrong += usize::from(file.is_blocking(fd));
+                    heard.store(number, Ordering::Release);
+                }
+                wrong
+            });
+            let mut wrong = 0;
+            for number in 1..=ROUNDS {
+                socket.set_nonblocking(false).unwrap();
+                file.changed(Trait::Mode);
+                assert!(file.is_blocking(fd));
+                socket.set_nonblocking(true).unwrap();
+                file.changed(Trait::Mode);
+                round.store(number, Ordering::Release);
+                wrong += usize::from(file.is_blocking(fd));
+                while heard.load(Ordering::Acquire) != number {
+                    hint::spin_loop();
+                }
+            }
+            wrong + other.join().unwrap()
+        });
+        assert_eq!(wrong, 0, "of {ROUNDS}");
     }
 }
