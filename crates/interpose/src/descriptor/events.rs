@@ -34,6 +34,14 @@ pub(crate) fn opened(fd: c_int) {
     }
 }
 
+/// The number `fd` was closed.
+#[inline]
+pub(crate) fn closed(fd: c_int) {
+    if let Some(file) = known(fd) {
+        file.closed();
+    }
+}
+
 /// `connection` was accepted from `listener`, so the kernel need not be asked what it is.
 pub(crate) fn accepted(listener: c_int, connection: c_int) {
     opened(connection);
@@ -58,6 +66,7 @@ pub(crate) fn claimed(fd: c_int) {
 pub(crate) fn replaced(old: c_int, new: c_int) {
     if let Some(file) = known(new).filter(|_| old != new) {
         file.forget();
+        file.closed();
     }
     duplicated(old, new);
 }

@@ -20,7 +20,7 @@ use crate::descriptor::traits::{Limit, Trait, is_blocking, limit_of};
 pub(crate) struct File {
     /// The fibers that wait on it.
     waiters: Waiters,
-    /// How often its mode and its time limits were changed through this number.
+    /// How often its mode and its time limits were changed through this number, or the number was closed.
     changes: [AtomicU32; 2],
     /// Its mode when that was asked for, and the [`version`](File::version) then: [`mode_at`]; 0 if never. In one
     /// word, so that an answer is not taken for that to a later question.
@@ -217,6 +217,15 @@ impl File {
         self.found(Kind::Unknown, Holder::Unknown);
     }
 
+    /// The number was closed, and may be another file's now. A call that was under way then may still note what it was
+    /// told of the former file: it notes that for an earlier version.
+    #[inline]
+    pub(super) fn closed(&self) {
+        for changes in &self.changes {
+            changes.fetch_add(1, Ordering::Release);
+        }
+    }
+
     /// How often the number was closed: if the count has changed, it may be another file's.
     #[inline]
     pub(crate) fn closes(&self) -> u32 {
@@ -380,6 +389,51 @@ mod tests {
                 }
             }
             wrong + other.join().unwrap()
+        });
+        assert_eq!(wrong, 0, "of {ROUNDS}");
+    }
+
+    /// A number is closed, and given to another file, while a call asks for its mode.
+    #[test]
+    fn an_answer_is_not_taken_for_one_about_a_later_file() {
+        const ROUNDS: usize = 20_000;
+        let (round, heard) = (&AtomicUsize::new(0), &AtomicUsize::new(0));
+        let file = &File::new();
+        let place = UnixDatagram::unbound().unwrap();
+        let fd = place.as_raw_fd();
+        let spare = UnixDatagram::unbound().unwrap();
+        spare.set_nonblocking(true).unwrap();
+        let replace_by = |other: &UnixDatagram| {
+            // SAFETY: the number stays this test's.
+            let number = unsafe { libc::syscall(libc::SYS_dup3, other.as_raw_fd(), fd, 0) };
+            assert_eq!(number, fd.into());
+        };
+        let wrong = thread::scope(|scope| {
+            scope.spawn(move || {
+                for number in 1..=ROUNDS {
+                    while round.load(Ordering::Acquire) != number {
+                        hint::spin_loop();
+                    }
+                    (0..number % 64).for_each(|_| hint::spin_loop());
+                    file.is_blocking(fd);
+                    heard.store(number, Ordering::Release);
+                }
+            });
+            let mut wrong = 0;
+            for number in 1..=ROUNDS {
+                round.store(number, Ordering::Release);
+                (0..number % 32).for_each(|_| hint::spin_loop());
+                file.prepare_to_close(false);
+                replace_by(&spare);
+                file.closed();
+                while heard.load(Ordering::Acquire) != number {
+                    hint::spin_loop();
+                }
+                wrong += usize::from(file.is_blocking(fd));
+                replace_by(&UnixDatagram::unbound().unwrap());
+                file.forget();
+            }
+            wrong
         });
         assert_eq!(wrong, 0, "of {ROUNDS}");
     }

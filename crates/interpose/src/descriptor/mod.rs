@@ -36,7 +36,7 @@ mod traits;
 mod waiter;
 pub(crate) mod warm;
 
-pub(crate) use events::{accepted, changed, claimed, duplicated, opened, replaced};
+pub(crate) use events::{accepted, changed, claimed, closed, duplicated, opened, replaced};
 pub(crate) use file::{File, blocking, seen};
 pub(crate) use process::is_beside_parent;
 pub(crate) use table::{

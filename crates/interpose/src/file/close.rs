@@ -28,6 +28,7 @@ interpose! { anywhere
         }
         let closing = lock::closing(fd);
         let result = original(fd);
+        descriptor::closed(fd);
         closing.closed();
         result
     }
@@ -154,6 +155,7 @@ interpose! { anywhere
         descriptor::prepare_to_close(fd);
         let closing = lock::closing(fd);
         let result = original(stream);
+        descriptor::closed(fd);
         closing.closed();
         result
     }
@@ -172,6 +174,7 @@ macro_rules! freopen {
                 let closing = lock::closing(fd);
                 let result = original(path, mode, stream);
                 descriptor::opened(fd);
+                descriptor::closed(fd);
                 closing.closed();
                 result
             }
@@ -185,12 +188,16 @@ interpose! { anywhere
     /// `closedir(3)`, of a directory that was opened by its number as well.
     safe fn closedir(directory: User<libc::DIR>) -> c_int, linked "__closedir" {
         // libc's own reports an error for a null pointer; `dirfd` would read through it.
-        if !directory.is_null() {
-            // SAFETY: the program has given an open directory, which `dirfd` only looks at, and which stays
-            // until it is closed below.
-            descriptor::prepare_to_close(unsafe { libc::dirfd(directory.pointer()) });
+        if directory.is_null() {
+            return original(directory);
         }
-        original(directory)
+        // SAFETY: the program has given an open directory, which `dirfd` only looks at, and which stays until
+        // it is closed below.
+        let fd = unsafe { libc::dirfd(directory.pointer()) };
+        descriptor::prepare_to_close(fd);
+        let result = original(directory);
+        descriptor::closed(fd);
+        result
     }
 }
 
@@ -201,6 +208,8 @@ interpose! { anywhere
             set_errno(libc::EBADF);
             return -1;
         }
-        original(queue)
+        let result = original(queue);
+        descriptor::closed(queue);
+        result
     }
 }

@@ -163,9 +163,12 @@ interpose! { anywhere
     /// `pclose(3)`: fibers that wait on the stream's file end their calls with `EBADF` first. On a fiber, a
     /// thread that may block makes the call; signals are handled meanwhile.
     safe fn pclose(stream: User<c_void>) -> c_int, linked "__new_pclose" {
-        descriptor::prepare_to_close(number_of(stream.cast()));
+        let fd = number_of(stream.cast());
+        descriptor::prepare_to_close(fd);
         if !fiber::on_fiber() {
-            return original(stream);
+            let status = original(stream);
+            descriptor::closed(fd);
+            return status;
         }
         let stream = stream.address();
         let status = amid_signals::offload(move || {
@@ -173,6 +176,7 @@ interpose! { anywhere
             // nor if a handler leaves the call before.
             original(unsafe { User::new(std::ptr::with_exposed_provenance::<c_void>(stream)) })
         });
+        descriptor::closed(fd);
         host::settle(libc::SIGCHLD);
         status
     }
