@@ -11,6 +11,10 @@ use carefree_ground::mapped::Mapped;
 /// position: pipes, sockets, terminals.
 pub const CURRENT: u64 = u64::MAX;
 
+/// The most bytes that the kernel transfers at once (`MAX_RW_COUNT`).
+#[cfg(not(all(test, loom)))]
+pub(crate) const TRANSFER_MAX: usize = 0x7fff_f000;
+
 /// One operation: a system call that may have to wait.
 ///
 /// The fields are the call's arguments, pointers included. [`submit`](crate::Driver::submit) copies

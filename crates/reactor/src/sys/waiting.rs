@@ -8,7 +8,7 @@ use carefree_ground::number::Own;
 use super::acceptor::Acceptor;
 use super::attempt::{attempt, file_kind, is_storage, listens, may_be_shared, option};
 use super::raw::syscall;
-use crate::op::{Attempt, Op};
+use crate::op::{Attempt, Op, TRANSFER_MAX};
 
 #[derive(Debug)]
 pub(crate) struct Waiting {
@@ -85,7 +85,12 @@ impl Waiting {
             }
             Op::WaitId { .. } => return None,
         };
-        Some(Waiting { op: *op, fd, events: events as u32, all, received: 0, _owned: owned })
+        let mut op = *op;
+        if let (true, Op::Receive { length, .. }) = (all, &mut op) {
+            // As the kernel does for each call: all parts together are no more.
+            *length = (*length).min(TRANSFER_MAX);
+        }
+        Some(Waiting { op, fd, events: events as u32, all, received: 0, _owned: owned })
     }
 
     /// Whether the operation's flags say not to wait, or it fails at once.

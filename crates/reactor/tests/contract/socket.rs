@@ -13,6 +13,7 @@ over_all! {
     both_directions_of_one_socket_wait_at_once
     many_wait_on_one_socket_and_each_gets_its_share
     flags_are_respected
+    no_call_receives_more_than_the_kernel_transfers_at_once
     an_accept_waits_for_a_connection
     a_connect_arrives_or_is_refused
     a_reset_is_an_error
@@ -110,6 +111,28 @@ fn flags_are_respected(kind: Kind) {
     drop(there);
     assert_eq!(bench.finish(1), 2);
     assert_eq!(bench.run(send(&here, &buffer, libc::MSG_NOSIGNAL)), -libc::EPIPE);
+}
+
+fn no_call_receives_more_than_the_kernel_transfers_at_once(kind: Kind) {
+    if kind == Kind::Uring {
+        return; // It counts no bytes that are dropped, and goes on beyond the length (Linux 6.18).
+    }
+    let mut bench = Bench::new(kind);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut there = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let here = listener.accept().unwrap().0;
+    let writer = std::thread::spawn(move || {
+        let some = vec![0; 1 << 20];
+        while there.write_all(&some).is_ok() {}
+    });
+    // With this flag TCP drops the bytes.
+    let flags = libc::MSG_WAITALL | libc::MSG_TRUNC;
+    let buffer = std::ptr::NonNull::<u8>::dangling().as_ptr();
+    let op = Op::Receive { fd: here.as_raw_fd(), buffer, length: 3 << 30, flags };
+    bench.start(1, op);
+    assert_eq!(bench.finish(1), 0x7fff_f000);
+    drop(here);
+    writer.join().unwrap();
 }
 
 fn an_accept_waits_for_a_connection(kind: Kind) {

@@ -2,7 +2,7 @@
 
 use io_uring::{opcode, squeue::Entry, types};
 
-use crate::op::Op;
+use crate::op::{Op, TRANSFER_MAX};
 
 /// `IORING_RECVSEND_POLL_FIRST`: wait for the socket before the first attempt. The `io-uring` crate
 /// has no name for it.
@@ -12,12 +12,10 @@ const POLL_FIRST: u16 = 1;
 /// continue until everything is sent, as a blocking call does.
 const SEND_ALL: i32 = libc::MSG_WAITALL;
 
-/// The most bytes that the kernel transfers at once (`MAX_RW_COUNT`). Lengths in entries have 32 bits.
-const TRANSFER_MAX: usize = 0x7fff_f000;
-
 /// Futex flags of `IORING_OP_FUTEX_WAIT`: a word of 32 bits (`FUTEX2_SIZE_U32`), not private.
 const FUTEX2_SIZE_U32: u32 = 2;
 
+/// Lengths in entries have 32 bits.
 fn length(bytes: usize) -> u32 {
     bytes.min(TRANSFER_MAX) as u32
 }
