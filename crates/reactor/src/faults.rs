@@ -49,7 +49,11 @@ impl Hooks {
 static HOOKS: AtomicPtr<Hooks> = AtomicPtr::new(ptr::null_mut());
 
 /// Makes the process use `hooks` from now on.
-pub fn install(hooks: &'static Hooks) {
+///
+/// # Safety
+/// `call` changes arguments only to others for which the system call is as sound. A layer hands out each completion
+/// that its driver has, once, and no other: callers take tokens for addresses.
+pub unsafe fn install(hooks: &'static Hooks) {
     HOOKS.store(ptr::from_ref(hooks).cast_mut(), Ordering::Release);
 }
 
@@ -108,7 +112,8 @@ thread_local! {
 /// Sets or removes the calling thread's plan; returns the one it had. Installs hooks that consult it.
 pub fn set(plan: Option<Plan>) -> Option<Plan> {
     const ASK: &Hooks = &Hooks { call: ask, ..Hooks::NONE };
-    install(ASK);
+    // SAFETY: `ask` leaves arguments as they are, and there is no layer.
+    unsafe { install(ASK) };
     let plan = plan.map(|plan| Box::leak(Box::new(plan)));
     let before = PLAN.replace(plan)?;
     Some(mem::replace(before, Box::new(|_| None)))

@@ -269,9 +269,11 @@ fn a_carrier_that_a_fiber_keeps_asleep_is_no_reason_to_wake_another() {
     const IDLE: &faults::Hooks = &faults::Hooks { call: count_look, ..faults::Hooks::NONE };
     assert!(once_of_several(|| {
         LOOKS.store(0, Ordering::Relaxed);
-        faults::install(IDLE);
+        // SAFETY: it only counts.
+        unsafe { faults::install(IDLE) };
         std::thread::sleep(Duration::from_millis(400));
-        faults::install(&faults::Hooks::NONE);
+        // SAFETY: these change nothing.
+        unsafe { faults::install(&faults::Hooks::NONE) };
         let looks = LOOKS.load(Ordering::Relaxed);
         println!("{looks} looks");
         looks < 10
@@ -317,9 +319,11 @@ fn calls_for(runtime: &carefree::Runtime, requests: usize) -> (usize, usize) {
     };
     (0..16).for_each(&mut ask);
     CALLS.iter().for_each(|count| count.store(0, Ordering::Relaxed));
-    faults::install(HOOKS);
+    // SAFETY: it only counts.
+    unsafe { faults::install(HOOKS) };
     (0..requests).for_each(&mut ask);
-    faults::install(&faults::Hooks::NONE);
+    // SAFETY: these change nothing.
+    unsafe { faults::install(&faults::Hooks::NONE) };
     let [waits, wakes] = CALLS.each_ref().map(|count| count.load(Ordering::Relaxed));
     println!("{waits} waits and {wakes} wake-ups for {requests} requests");
     (waits, wakes)
