@@ -136,7 +136,8 @@ fn wait(condition: User<Condition>, mutex: User<Mutex>, deadline: u64) -> c_int 
             unlocked = unlock(mutex);
             unlocked == 0
         };
-        park_after(condition.address(), then, Reason::Condition, until)
+        // SAFETY: `then` unlocks a mutex, wakes one that waits for it, and yields to none.
+        unsafe { park_after(condition.address(), then, Reason::Condition, until) }
     });
     if unlocked != 0 {
         return unlocked;

@@ -291,7 +291,9 @@ fn unlocking_after_the_wait_has_begun_misses_no_unpark() {
             while !*told {
                 let mut guard = Some(told);
                 let unlock = || guard.take().is_some();
-                let outcome = park::park_after(KEYS[0], unlock, Reason::Condition, Until::WOKEN);
+                // SAFETY: `unlock` does not park.
+                let outcome =
+                    unsafe { park::park_after(KEYS[0], unlock, Reason::Condition, Until::WOKEN) };
                 assert_eq!(outcome, Outcome::Unparked);
                 told = theirs.lock().unwrap();
             }
@@ -315,7 +317,9 @@ fn an_unpark_of_one_that_gives_up_reaches_the_next() {
                 waker = Some(thread::spawn(|| lot::unpark(KEYS[0], 1)));
                 false
             };
-            let outcome = park::park_after(KEYS[0], quit, Reason::Condition, Until::WOKEN);
+            // SAFETY: `quit` does not park this fiber.
+            let outcome =
+                unsafe { park::park_after(KEYS[0], quit, Reason::Condition, Until::WOKEN) };
             assert_eq!(outcome, Outcome::Invalid);
             assert_eq!(waker.unwrap().join().unwrap(), 1);
         });

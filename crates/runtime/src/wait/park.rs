@@ -125,9 +125,13 @@ fn park_held(
 /// Begins to wait for `key`, calls `then`, and waits: an unpark of `key` that comes after the call of
 /// `then` wakes the caller. For condition variables, whose mutex `then` unlocks.
 ///
-/// `then` may unpark others, but must not park; a panic of it aborts the process. If it returns `false`, the wait is given up
-/// and the result is [`Outcome::Invalid`].
-pub fn park_after(
+/// `then` may unpark others; a panic of it aborts the process. If it returns `false`, the wait is given up and the result
+/// is [`Outcome::Invalid`].
+///
+/// # Safety
+/// `then` does not park: the caller is in the list of the waiters for `key` by then, and its header has the links for one
+/// list.
+pub unsafe fn park_after(
     key: usize,
     then: impl FnOnce() -> bool,
     reason: Reason,
