@@ -27,6 +27,7 @@ use crate::wait::readiness;
 extern "C-unwind" fn raw_open(path: User<c_char>, flags: c_int, mode: mode_t) -> c_int {
     openat::original(libc::AT_FDCWD, path, flags, mode)
 }
+
 extern "C-unwind" fn raw_creat(path: User<c_char>, mode: mode_t) -> c_int {
     raw_open(path, CREATE, mode)
 }
@@ -65,24 +66,20 @@ macro_rules! opening {
         interpose! {
             #[doc = concat!("`", stringify!($open), "(2)` without a mode, checked.")]
             safe fn $open_2(path: User<c_char>, flags: c_int) -> c_int {
-                {
-                    if needs_mode(flags) {
-                        return original(path, flags);
-                    }
-                    answer(open_at(libc::AT_FDCWD, path, flags, 0)) as c_int
+                if needs_mode(flags) {
+                    return original(path, flags);
                 }
+                answer(open_at(libc::AT_FDCWD, path, flags, 0)) as c_int
             }
         }
 
         interpose! {
             #[doc = concat!("`", stringify!($openat), "(2)` without a mode, checked.")]
             safe fn $openat_2(directory: c_int, path: User<c_char>, flags: c_int) -> c_int {
-                {
-                    if needs_mode(flags) {
-                        return original(directory, path, flags);
-                    }
-                    answer(open_at(directory, path, flags, 0)) as c_int
+                if needs_mode(flags) {
+                    return original(directory, path, flags);
                 }
+                answer(open_at(directory, path, flags, 0)) as c_int
             }
         }
     )*};

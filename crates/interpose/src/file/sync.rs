@@ -69,11 +69,9 @@ interpose! { steady
 interpose! {
     /// `msync(2)`: on a thread that may block if it waits for the disk (`MS_SYNC`).
     safe fn msync(memory: User<c_void>, length: usize, flags: c_int) -> c_int, number SYS_msync {
-        {
-            if flags & libc::MS_SYNC == 0 {
-                return original(memory, length, flags);
-            }
-            offload(|| original(memory, length, flags))
+        if flags & libc::MS_SYNC == 0 {
+            return original(memory, length, flags);
         }
+        offload(|| original(memory, length, flags))
     }
 }

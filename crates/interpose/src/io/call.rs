@@ -77,6 +77,8 @@ impl<'u> Given<'u> {
         // SAFETY: our own, so it is there.
         self.own.then(|| unsafe { self.first.read_seen() })
     }
+
+    /// What they describe, in order.
     pub(crate) fn buffers(self) -> Buffers<'u> {
         let mut buffers = Buffers::new(self.first, self.count as usize);
         if self.own {

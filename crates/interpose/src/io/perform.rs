@@ -22,17 +22,15 @@ pub(crate) fn perform(call: &Call) -> Answer {
     }
     let file = descriptor::file(call.fd);
     let seen = descriptor::seen(file, call.fd);
-    {
-        if seen.storage != Storage::None && !is_for_the_reactor(call, seen.storage) {
-            return seekable::perform(call, seen);
-        }
-        if call.given.single().is_some_and(|one| one.iov_len == 0) {
-            return without_a_byte(call, seen.kind);
-        }
-        match call.way {
-            Way::Read => get(call, file),
-            Way::Write => put(call, file),
-        }
+    if seen.storage != Storage::None && !is_for_the_reactor(call, seen.storage) {
+        return seekable::perform(call, seen);
+    }
+    if call.given.single().is_some_and(|one| one.iov_len == 0) {
+        return without_a_byte(call, seen.kind);
+    }
+    match call.way {
+        Way::Read => get(call, file),
+        Way::Write => put(call, file),
     }
 }
 

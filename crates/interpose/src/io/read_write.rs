@@ -184,6 +184,7 @@ pub(crate) fn write_all(fd: c_int, from: User<c_void>, length: usize) -> Answer 
     let mut buffer = iovec { iov_base: from.pointer(), iov_len: length };
     go(Way::Write, fd, Given::one(&mut buffer), At::Position, 0)
 }
+
 #[inline]
 fn go(way: Way, fd: c_int, given: Given, at: At, flags: c_int) -> Answer {
     perform(&Call { way, fd, given, at, flags })

@@ -44,12 +44,10 @@ interpose! { lean anywhere
     /// `pthread_cond_wait(3)`.
     safe fn pthread_cond_wait(condition: User<Condition>, mutex: User<Mutex>) -> c_int,
         version "GLIBC_2.3.2", linked "__pthread_cond_wait" {
-        {
-            if !mutex::waits_as_fibers_do(mutex) {
-                return giving_back(mutex, || original(condition, mutex));
-            }
-            wait(condition, mutex, NEVER)
+        if !mutex::waits_as_fibers_do(mutex) {
+            return giving_back(mutex, || original(condition, mutex));
         }
+        wait(condition, mutex, NEVER)
     }
 }
 

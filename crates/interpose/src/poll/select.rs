@@ -97,6 +97,7 @@ interpose! {
         answer(selected) as c_int
     }
 }
+
 fn span_of_timeval(time: &timeval) -> Result<u64, c_int> {
     // libc accepts more microseconds than a second has.
     let seconds = time.tv_sec.checked_add(time.tv_usec / 1_000_000).ok_or(libc::EINVAL)?;

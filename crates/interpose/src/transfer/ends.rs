@@ -20,6 +20,8 @@ use crate::wait::user_op::UserOp;
 
 /// Bytes that are copied at a time.
 pub(crate) const CHUNK: usize = 64 * 1024;
+
+/// Asks the kernel what `fd` refers to now.
 pub(crate) fn look(fd: c_int) -> Seen {
     let file = descriptor::file(fd);
     if let Some(file) = file {

@@ -72,11 +72,9 @@ impl<'s> MultiStep<'s> {
     /// Has a thread of the pool make a step, as [`offload::on_file`] does: a close of the number does not wait
     /// for the step to end.
     pub(crate) fn offload(&mut self, call: impl FnOnce() -> Answer + Send) -> Answer {
-        {
-            match self.waiter.take() {
-                Some(waiter) => offload::on_file_of(waiter, call),
-                None => offload::on_file(self.fd, call),
-            }
+        match self.waiter.take() {
+            Some(waiter) => offload::on_file_of(waiter, call),
+            None => offload::on_file(self.fd, call),
         }
     }
 }

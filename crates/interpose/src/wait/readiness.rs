@@ -64,6 +64,8 @@ pub(crate) fn poll(form: Form, files: User<pollfd>, count: usize, nanos: Option<
     let time = nanos.map(duration::timespec);
     ppoll(files, count, time, User::NULL)
 }
+
+/// `ppoll` for so long, with these signals blocked, if given.
 pub(crate) fn ppoll(
     files: User<pollfd>,
     count: usize,
