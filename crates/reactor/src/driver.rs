@@ -36,7 +36,8 @@ pub enum Kind {
     /// epoll: the kernel reports when operations can be performed without waiting, and the driver
     /// performs them. [`Unsupported`] are files on disks, `connect`, `fsync`, `open`, `splice`,
     /// futexes, `accept` from a listener that another process may have as well, and every `waitid`
-    /// but for the end of one process.
+    /// but for the end of one process. A write to an eventfd that had to wait ends with
+    /// `-EOPNOTSUPP` when there is room for something: nothing says whether there is enough.
     Epoll,
     /// Like epoll, but time is [`Virtual`] and passes at once, and operations that are ready together
     /// complete in an order drawn from a seed.

@@ -4,10 +4,12 @@ use super::kit::*;
 use super::modes;
 use carefree_reactor::op::CURRENT;
 use carefree_reactor::{Kind, Op};
+use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 
 over_all! {
+    a_write_to_a_full_eventfd_is_done_or_refused
     a_read_waits_for_data
     a_read_returns_the_available_bytes_only
     a_read_ends_when_the_writers_are_gone
@@ -162,4 +164,22 @@ fn an_operation_that_must_not_wait_does_not(kind: Kind) {
     assert_eq!(result, -libc::EAGAIN);
     writer.write_all(b"x").unwrap();
     assert_eq!(bench.run(op), 1);
+}
+
+/// epoll cannot say when there is room for as much as is written.
+fn a_write_to_a_full_eventfd_is_done_or_refused(kind: Kind) {
+    let mut bench = Bench::new(kind);
+    // SAFETY: a new descriptor, which nothing else owns.
+    let mut file = unsafe { File::from_raw_fd(libc::eventfd(0, libc::EFD_CLOEXEC)) };
+    file.write_all(&(u64::MAX - 1).to_ne_bytes()).unwrap();
+    let count = 5u64.to_ne_bytes();
+    bench.start(1, write(&file, &count));
+    bench.is_waiting(1);
+    let mut read = [0; 8];
+    file.read_exact(&mut read).unwrap();
+    let done = bench.finish(1);
+    match kind {
+        Kind::Uring if !modes::holds_nothing() => assert_eq!(done, 8),
+        _ => assert_eq!(done, -libc::EOPNOTSUPP),
+    }
 }
