@@ -130,7 +130,9 @@ impl fmt::Display for Reason {
             Reason::Runs => "runs",
             Reason::Sleep => "sleeps",
             Reason::Park => "is parked until something unparks it",
-            Reason::StandardPark => "is parked by std::thread::park until something unparks it",
+            Reason::StandardPark => {
+                "is parked by std::thread::park (std's channels wait so) until something unparks it"
+            }
             Reason::Join => "waits for another fiber to end",
             Reason::Scope => "waits for the fibers of its scope",
             Reason::Semaphore => "waits for a permit of a semaphore",

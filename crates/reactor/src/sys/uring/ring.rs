@@ -250,8 +250,10 @@ impl Ring {
     fn sleep(&mut self, deadline: Option<u64>) {
         let refused = (!self.backlog.is_empty()).then(|| clock::now() + 1_000_000);
         let deadline = deadline.into_iter().chain(self.cancels.next()).chain(refused).min();
+        /// Nanoseconds. Older kernels add the span to the time, and a sum of more than 63 bits has passed already.
+        const LONGEST: u64 = i64::MAX as u64 / 2;
         let limit = deadline.map(|deadline| {
-            let span = deadline.saturating_sub(clock::now());
+            let span = deadline.saturating_sub(clock::now()).min(LONGEST);
             types::Timespec::new().sec(span / 1_000_000_000).nsec((span % 1_000_000_000) as u32)
         });
         let queued = self.ring.submission().len();
