@@ -100,7 +100,9 @@ impl Carriers {
     /// When all is quiet: each fiber was run once, or waits where a carrier that was woken will look.
     fn check(&self, fibers: &[FiberRef], ended: &[Ended]) {
         let mut left = Vec::new();
-        self.handover.take(|fiber| left.push(fiber));
+        while !self.handover.is_empty() {
+            self.handover.take(|fiber| left.push(fiber));
+        }
         left.extend(std::iter::from_fn(|| self.pop()));
         let used: usize = ended.iter().map(|ended| ended.used).sum();
         let woken: usize = self.woken.iter().map(|woken| woken.load(Ordering::Acquire)).sum();
