@@ -1,8 +1,8 @@
 //! Helpers for the tests of all families.
 
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use carefree::{Runtime, TlsMode, platform, spawn};
@@ -15,6 +15,37 @@ pub(crate) const MOMENT: Duration = Duration::from_millis(5);
 /// Runs `f` as a fiber of a runtime with one carrier: if it blocks that, no other fiber runs.
 pub(crate) fn on_one_carrier<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
     Runtime::builder().carriers(1).build().unwrap().run(f)
+}
+
+/// So many fibers begin to wait one after the other; then as many events come, one after the other. Returns the numbers of
+/// the fibers as they were served: as the kernel serves threads.
+pub(crate) fn served(
+    waiters: usize,
+    wait: impl Fn() + Copy + Send + 'static,
+    event: impl Fn() + Send + 'static,
+) -> Vec<usize> {
+    on_one_carrier(move || {
+        let served = Arc::new(Mutex::new(Vec::new()));
+        let waiters: Vec<_> = (0..waiters)
+            .map(|number| {
+                let served = Arc::clone(&served);
+                let waiter = spawn(move || {
+                    wait();
+                    served.lock().unwrap().push(number);
+                });
+                carefree::sleep(MOMENT);
+                waiter
+            })
+            .collect();
+        for count in 1..=waiters.len() {
+            event();
+            while served.lock().unwrap().len() < count {
+                carefree::yield_now();
+            }
+        }
+        waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+        Arc::into_inner(served).unwrap().into_inner().unwrap()
+    })
 }
 
 /// How often this thread has given up its processor by itself, as it does when it waits in the kernel.

@@ -3,7 +3,6 @@
 use std::ffi::CString;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use carefree::{run, scope, spawn};
@@ -277,33 +276,6 @@ fn a_semaphore_is_left_alone_if_the_time_is_wrong() {
     assert_eq!(run(answers), native);
 }
 
-/// Six fibers begin to wait one after the other; then six events come, one after the other. Returns the numbers of the fibers
-/// as they were served: as the kernel serves threads.
-fn served(wait: fn(c_int), event: fn(c_int), object: c_int) -> Vec<usize> {
-    on_one_carrier(move || {
-        let served = Arc::new(Mutex::new(Vec::new()));
-        let waiters: Vec<_> = (0..6)
-            .map(|number| {
-                let served = Arc::clone(&served);
-                let waiter = spawn(move || {
-                    wait(object);
-                    served.lock().unwrap().push(number);
-                });
-                carefree::sleep(MOMENT);
-                waiter
-            })
-            .collect();
-        for count in 1..=waiters.len() {
-            event(object);
-            while served.lock().unwrap().len() < count {
-                carefree::yield_now();
-            }
-        }
-        waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
-        Arc::into_inner(served).unwrap().into_inner().unwrap()
-    })
-}
-
 #[test]
 fn the_longest_waiter_is_served_first() {
     let in_order: Vec<_> = (0..6).collect();
@@ -313,16 +285,18 @@ fn the_longest_waiter_is_served_first() {
         [queue, libc::semget(libc::IPC_PRIVATE, 1, 0o600)]
     };
     let messages = SystemV(messages);
-    let a_message = |queue| _ = receive(queue, 0, 0).unwrap();
-    assert_eq!(served(a_message, |queue| _ = send(queue, 1, b"for one ", 0), messages.0), in_order);
-    assert_eq!(served(|set| _ = change(set, -1, 0), |set| _ = change(set, 1, 0), set), in_order);
+    let number = messages.0;
+    let receive = move || _ = receive(number, 0, 0).unwrap();
+    assert_eq!(served(6, receive, move || _ = send(number, 1, b"for one ", 0)), in_order);
+    let lower = move || _ = change(set, -1, 0);
+    assert_eq!(served(6, lower, move || _ = change(set, 1, 0)), in_order);
     // SAFETY: it is ours.
     unsafe { libc::semctl(set, 0, libc::IPC_RMID) };
-    let Some(queue) = queue() else { return };
-    let a_message = |queue| _ = Queue(queue).receive().unwrap();
-    assert_eq!(served(a_message, |queue| _ = Queue(queue).send(b"x").unwrap(), queue.0), in_order);
+    let Some(Queue(queue)) = queue() else { return };
+    let receive = move || _ = Queue(queue).receive().unwrap();
+    assert_eq!(served(6, receive, move || _ = Queue(queue).send(b"x").unwrap()), in_order);
     // SAFETY: it is ours.
-    unsafe { libc::mq_close(queue.0) };
+    unsafe { libc::mq_close(queue) };
 }
 
 /// Waiters that want what they were not first to wait for are passed over, and only these.

@@ -12,6 +12,7 @@ mod alternate_stacks;
 mod busy;
 mod closing;
 mod common;
+mod crowds;
 mod cuts;
 mod files;
 mod flags;

@@ -7,6 +7,7 @@ use carefree_runtime::waiters::{self, Seat};
 use crate::descriptor::file::{File, holder};
 use crate::descriptor::holder::Holder;
 use crate::descriptor::kind::{Kind, look};
+use crate::descriptor::option::option;
 use crate::descriptor::table::file;
 
 /// A fiber that waits on a file.
@@ -39,6 +40,19 @@ impl<'s> Waiter<'s> {
     /// Whether it is a device, which must not be held either.
     pub(crate) fn is_device(&self) -> bool {
         self.file.as_ref().is_some_and(|(file, _)| file.kind(self.fd) == Kind::Device)
+    }
+
+    /// Whether it came when others waited, and a ring would serve them all in another order. (Datagrams it has in order.)
+    #[inline]
+    pub(crate) fn is_behind_others(&self) -> bool {
+        self.file.as_ref().is_some_and(|(file, waiter)| {
+            !waiter.came_alone()
+                && match file.kind(self.fd) {
+                    Kind::Pipe | Kind::Stream => true,
+                    Kind::Socket => option(self.fd, libc::SO_TYPE) == Ok(libc::SOCK_STREAM),
+                    Kind::Regular | Kind::Device | Kind::Unknown => false,
+                }
+        })
     }
 
     /// Whether the file is still there to wait on.

@@ -62,7 +62,10 @@ fn perform_for(op: &UserOp, on: On, deadline: u64, has_limit: bool) -> Parked {
     let Some(waiter) = Waiter::new(on.fd, &seat) else {
         return Parked::Answered(Err(libc::EBADF));
     };
-    let mut unheld = matches!(op.op(), Op::Accept { .. }) || waiter.unheld();
+    // When something comes, a ring tries all operations on the file, and the last one first. epoll has a line of them.
+    let mut unheld = matches!(op.op(), Op::Accept { .. })
+        || waiter.unheld()
+        || op.is_served_in_turn() && waiter.is_behind_others();
     if unheld && waiter.is_device() && transfers(op) {
         // Most devices have no call that does not wait. So the ring makes the call when the device is
         // ready, and holds it only if another reader is faster.

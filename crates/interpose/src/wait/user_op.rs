@@ -127,6 +127,11 @@ impl<'u> UserOp<'u> {
         }
     }
 
+    /// Whether one operation of this kind at a time takes what its file has for all of them.
+    pub(crate) fn is_served_in_turn(&self) -> bool {
+        !matches!(self.0, Op::EpollWait { .. }) && self.events().is_some()
+    }
+
     /// Parks the calling fiber until the kernel has done it, or the wait ends.
     #[inline(always)]
     pub(crate) fn perform(&self, how: &Wait<'_>) -> Ended {

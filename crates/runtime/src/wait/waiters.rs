@@ -254,6 +254,12 @@ impl Waiters {
 }
 
 impl Waiter<'_> {
+    /// Whether no other waited when this one came.
+    #[inline]
+    pub fn came_alone(&self) -> bool {
+        self.seat.is_none()
+    }
+
     /// Whether the thing is still there to wait for: to be asked when a wait has begun, too.
     #[inline]
     pub fn holds(&self) -> bool {
