@@ -14,10 +14,10 @@ use carefree_runtime::clock::NEVER;
 use libc::timespec;
 
 use crate::call::answer::answer;
+use crate::call::fiber;
 use crate::call::host;
 use crate::call::sys::Word;
 use crate::call::user::{User, word};
-use crate::call::{fiber, uninterrupted};
 use crate::file::{close, control, lock, open, sync};
 use crate::io::read_write;
 use crate::ipc::{posix_queue, system_v};
@@ -293,17 +293,7 @@ unsafe fn by_stand_in(number: c_long, arguments: [usize; 6]) -> Option<c_long> {
             libc::SYS_msgrcv => system_v::msgrcv(fd, word(b), c, word(d), e as c_int) as c_long,
             libc::SYS_semop => system_v::semop(fd, word(b), c).into(),
             libc::SYS_semtimedop => system_v::semtimedop(fd, word(b), c, word(d)).into(),
-            // A fiber waits for one word at a time. A waker wakes in the kernel too, so a thread can wait
-            // for several in the fiber's stead.
-            libc::SYS_futex_waitv => {
-                let wait = [a, b, c, d, e, f];
-                fiber::guarded(|| {
-                    uninterrupted::offload(|| {
-                        let [a, b, c, d, e, f] = wait;
-                        syscall::original(number, a, b, c, d, e, f)
-                    })
-                })
-            }
+            libc::SYS_futex_waitv => futex::several::wait(arguments),
             _ => return None,
         }
     };

@@ -22,6 +22,12 @@ fn other_processes_wake_waits_for_words() {
     compare_over(&[program.as_os_str()], &[(1, None), (2, None)]);
 }
 
+/// By `futex_waitv`.
+#[test]
+fn signals_end_waits_for_several_words_and_take_no_wake_up() {
+    compare_c("several_words.c");
+}
+
 /// Threads that stay threads wait for mutexes that inherit priorities and that others hold.
 #[test]
 fn mutexes_that_inherit_priorities_are_shared_with_threads_of_the_kernels() {
