@@ -10,9 +10,12 @@
 //! other calls are not cut short. (Nor does a signal cut one short: a hosted thread handles those that come while
 //! `getaddrinfo` waits, and after the other calls.)
 //!
-//! The resolver's settings (`_res`) are those of the thread that makes the call.
+//! Where the fiber has changed the resolver's settings (`_res`), the thread makes the call with a [copy](resolver).
 
 #![allow(clippy::too_many_arguments, reason = "libc has such functions")]
+
+#[cfg_attr(not(target_env = "gnu"), path = "lookup/no_resolver.rs")]
+mod resolver;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uchar, c_void};
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -27,6 +30,7 @@ use libc::{addrinfo, gid_t, sockaddr, socklen_t, uid_t};
 use crate::call::answer::{interruption, set_errno};
 use crate::call::host;
 use crate::call::user::User;
+use resolver::Settings;
 
 unsafe extern "C" {
     fn __h_errno_location() -> *mut c_int;
@@ -47,7 +51,8 @@ interpose! {
             return original(node, service, hints, found);
         }
         let question = asked.copied();
-        match until_interrupted(move || question.ask()) {
+        let settings = settings();
+        match until_interrupted(move || with_settings(settings, || question.ask()).0) {
             Ok((0, errno, answer)) => {
                 set_errno(errno);
                 // SAFETY: libc's function would write there unasked.
@@ -81,7 +86,7 @@ interpose! {
         let look_up =
             || original(address, length, host, host_length, service, service_length, flags);
         let numbers = libc::NI_NUMERICHOST | libc::NI_NUMERICSERV;
-        if flags & numbers == numbers { look_up() } else { offload(look_up) }
+        if flags & numbers == numbers { look_up() } else { elsewhere(look_up) }
     }
 }
 
@@ -219,6 +224,49 @@ fn until_interrupted<T: Send + 'static>(
     ManuallyDrop::into_inner(helper).join().or_else(|payload| std::panic::resume_unwind(payload))
 }
 
+/// What the calling fiber has changed of the resolver's settings.
+#[inline]
+fn settings() -> Option<Settings> {
+    Settings::of_caller(|| {
+        // SAFETY: an address in numbers, which libc reads.
+        let name = unsafe { User::new(c"0.0.0.0".as_ptr()) };
+        let (mut host, mut buffer) = ([0u64; 16], [0; 1024]);
+        let (mut found, mut error) = (User::NULL, 0);
+        let length = buffer.len();
+        gethostbyname_r::original(
+            name,
+            User::lend(&mut host).cast(),
+            User::lend_slice(&mut buffer),
+            length,
+            User::lend(&mut found),
+            User::lend(&mut error),
+        );
+    })
+}
+
+/// Makes a call with such settings in force. (They come back.)
+fn with_settings<R>(
+    mut settings: Option<Settings>,
+    call: impl FnOnce() -> R,
+) -> (R, Option<Settings>) {
+    let result = match &mut settings {
+        Some(settings) => settings.in_force(call),
+        None => call(),
+    };
+    (result, settings)
+}
+
+/// Has a thread that may block make a call, with the fiber's settings of the resolver.
+fn elsewhere<R: Send>(call: impl FnOnce() -> R + Send) -> R {
+    let settings = settings();
+    if settings.is_none() {
+        return offload(call);
+    }
+    let (result, settings) = offload(|| with_settings(settings, call));
+    settings.inspect(Settings::tell_error);
+    result
+}
+
 /// Defines functions that a thread of the pool runs.
 macro_rules! elsewhere {
     ($($name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty;)*) => {$(
@@ -227,7 +275,7 @@ macro_rules! elsewhere {
             safe fn $name($($argument: $type),*) -> $result {
                 let (result, h_errno) =
                     // SAFETY: it is the own location of the thread that makes the call.
-                    offload(|| (original($($argument),*), unsafe { *__h_errno_location() }));
+                    elsewhere(|| (original($($argument),*), unsafe { *__h_errno_location() }));
                 // SAFETY: it is the fiber's own location.
                 unsafe { *__h_errno_location() = h_errno };
                 result

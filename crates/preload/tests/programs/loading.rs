@@ -31,6 +31,12 @@ fn signals_cut_no_lookup_of_a_name_short() {
     compare_c("names.c");
 }
 
+/// What `_res` says: servers, times, and where to search.
+#[test]
+fn names_are_looked_up_as_the_thread_has_asked_for() {
+    compare_c("resolver.c");
+}
+
 /// What a library's variables begin with, in threads that were there before it was loaded.
 #[test]
 fn threads_find_the_initial_values_of_libraries_that_are_loaded_later() {
