@@ -58,6 +58,11 @@ mod exit {
     pub(crate) const INTERRUPTED: u8 = 130;
 }
 
+/// Says which variables of the environment look like settings and are none.
+fn complain_of_settings() {
+    carefree_settings::names::unknown().iter().for_each(complain);
+}
+
 /// Says on standard error, in one line, what went wrong.
 fn complain(what: impl std::fmt::Display) {
     // What others have said may have orders to the terminal in it.

@@ -295,8 +295,13 @@ fn a_wrong_format_is_answered_with_the_right_ones() {
 
 #[test]
 fn what_keeps_fibers_from_starting_is_said() {
-    let output = carefree().arg("doctor").env("CAREFREE_CARRIERS", "some").output().unwrap();
-    let said = stdout(&output);
-    let why = "CAREFREE_CARRIERS=some is not a number of carriers";
-    assert!(said.contains(why) && !said.contains("panicked"), "{said}");
+    for (variable, value, why) in [
+        ("CAREFREE_CARRIERS", "some", "CAREFREE_CARRIERS=some is not a number of carriers"),
+        ("CAREFREE_TLS", "x", "CAREFREE_TLS=x is none of `own`, `shared` and `threads`"),
+    ] {
+        let output = carefree().arg("doctor").env(variable, value).output().unwrap();
+        let said = stdout(&output);
+        assert!(said.contains(why) && !said.contains("panicked"), "{said}");
+        assert!(said.starts_with("Fibers do not work here.") && !output.status.success(), "{said}");
+    }
 }

@@ -17,6 +17,19 @@ fn a_program_ends_as_without() {
 }
 
 #[test]
+fn mistyped_settings_are_told_of() {
+    let run = |command: &[&str]| {
+        let mistyped = [("CAREFREE_CARRIER", "2"), ("CAREFREE_TEST_LIMIT", "300")];
+        carefree().args(command).envs(mistyped).output().unwrap()
+    };
+    let line = "carefree: CAREFREE_CARRIER is no setting, but CAREFREE_CARRIERS is\n";
+    for command in [&["run", "/bin/sh", "-c", "echo told; exit 7"][..], &["doctor", "/bin/ls"]] {
+        assert_eq!(stderr(&run(command)), line);
+    }
+    assert_eq!(stdout(&run(&["run", "/bin/echo", "told"])), "told\n");
+}
+
+#[test]
 fn what_is_not_there_is_said() {
     let output = run(["run", "no-such-program-here"]);
     assert_eq!(output.status.code(), Some(127), "{output:?}");

@@ -6,6 +6,7 @@
 
 pub mod denied;
 pub mod headers;
+pub mod names;
 
 use std::ffi::OsString;
 

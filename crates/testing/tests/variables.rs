@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use carefree_settings::names::{ALL, OF_TESTS};
+
 fn top() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -27,6 +29,17 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
             sources(&path, found);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             found.push(path);
+        }
+    }
+}
+
+fn every_file(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        match path.is_dir() {
+            true if path.ends_with("target") => {}
+            true => every_file(&path, found),
+            false => found.push(path),
         }
     }
 }
@@ -56,4 +69,34 @@ fn the_page_lists_every_variable_once() {
         |name: &str| name.starts_with("CAREFREE_TEST_") || name == "CAREFREE_DAMAGE_TIMES";
     read.retain(|name| name != "CAREFREE_" && !for_tests(name));
     assert_eq!(listed, read);
+
+    let known: BTreeSet<String> = ALL.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(known, listed, "crates/settings/src/names.rs has another list");
+}
+
+/// So that `carefree run` does not tell of them as mistyped.
+#[test]
+fn variables_of_tests_and_scripts_begin_as_those_do() {
+    let mut files = Vec::new();
+    for folder in ["crates", "fuzz", "benches", "examples", ".ci"] {
+        every_file(&top().join(folder), &mut files);
+    }
+    assert!(files.len() > 500);
+    let mut named = BTreeSet::new();
+    for file in &files {
+        // (The names there are examples of mistyped ones.)
+        if file.ends_with("settings/src/names.rs") || file.ends_with("cli/tests/run.rs") {
+            continue;
+        }
+        let Ok(text) = fs::read_to_string(file) else { continue };
+        named.extend(names(&text, ""));
+    }
+    let is_known = |name: &str| {
+        ALL.iter().any(|(known, _)| *known == name)
+            || OF_TESTS.iter().any(|start| name.starts_with(start))
+    };
+    // Asked for where there is none, and the names of folders.
+    let no_variables = ["CAREFREE_", "CAREFREE_NO_SUCH_SETTING", "CAREFREE_LAB"];
+    named.retain(|name| !is_known(name) && !no_variables.contains(&name.as_str()));
+    assert_eq!(named, BTreeSet::new());
 }

@@ -18,7 +18,7 @@ use crate::args::{Doctor, DoctorFormat};
 use crate::run::program::Program;
 use crate::targets::folders_are_there;
 use crate::watch::watched;
-use crate::{complain, exit, terminal};
+use crate::{complain, complain_of_settings, exit, terminal};
 
 pub(crate) use trial::try_fibers;
 
@@ -27,6 +27,7 @@ pub(crate) fn doctor(orders: &Doctor) -> ExitCode {
         complain(error);
         return ExitCode::from(exit::USAGE);
     }
+    complain_of_settings();
     if let Some(name) = &orders.program {
         return of_program(name, orders.format);
     }

@@ -15,7 +15,7 @@ use std::process::{Command, ExitCode};
 use carefree_lab::hosted::Hosting;
 
 use crate::args::Run;
-use crate::{complain, exit};
+use crate::{complain, complain_of_settings, exit};
 use program::{Program, Verdict};
 
 /// Exit codes of shells, and of `env`, for what cannot be started.
@@ -44,6 +44,7 @@ pub(crate) fn run(orders: &Run) -> ExitCode {
         complain(wrong);
         return ExitCode::from(exit::USAGE);
     }
+    complain_of_settings();
     let mut command = Command::new(program.path());
     command.arg0(name).args(arguments);
     inherited::give(&mut command);

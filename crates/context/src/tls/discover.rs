@@ -247,21 +247,22 @@ fn loaders_reserve(used: usize) -> usize {
 
 /// Bytes to keep free for libraries loaded later.
 fn reserve(used: usize) -> Result<usize, String> {
-    let bytes = match carefree_settings::setting("CAREFREE_TLS_RESERVE") {
-        None => {
-            // The rest of the first page, but never less than common libraries need.
-            let rest = 4096_usize.saturating_sub(used + FIRST_FRAMES).max(RESERVE_MIN);
-            // A host's later libraries must not end it.
-            if object::own().is_behind_libc() { rest.max(loaders_reserve(used)) } else { rest }
-        }
-        Some(text) => text
-            .to_str()
-            .and_then(|text| text.parse::<usize>().ok())
-            .filter(|bytes| *bytes <= BLOCK_MAX)
-            .ok_or(format!(
-                "CAREFREE_TLS_RESERVE={} is not a number of bytes up to {BLOCK_MAX}",
-                text.to_string_lossy()
-            ))?,
-    };
+    let bytes =
+        match carefree_settings::setting("CAREFREE_TLS_RESERVE").filter(|text| !text.is_empty()) {
+            None => {
+                // The rest of the first page, but never less than common libraries need.
+                let rest = 4096_usize.saturating_sub(used + FIRST_FRAMES).max(RESERVE_MIN);
+                // A host's later libraries must not end it.
+                if object::own().is_behind_libc() { rest.max(loaders_reserve(used)) } else { rest }
+            }
+            Some(text) => text
+                .to_str()
+                .and_then(|text| text.parse::<usize>().ok())
+                .filter(|bytes| *bytes <= BLOCK_MAX)
+                .ok_or(format!(
+                    "CAREFREE_TLS_RESERVE={} is not a number of bytes up to {BLOCK_MAX}",
+                    text.to_string_lossy()
+                ))?,
+        };
     Ok(bytes)
 }

@@ -195,6 +195,8 @@ impl RuntimeBuilder {
                 format!("a runtime has 1 to {CARRIERS_MAX} carriers, not {carriers}"),
             ));
         }
+        carefree_settings::names::check()
+            .map_err(|wrong| io::Error::new(io::ErrorKind::InvalidInput, wrong))?;
         offload::configure()?;
         size::configure()?;
         hooks::get().map_or(Ok(()), |hooks| (hooks.configure)())?;

@@ -167,7 +167,7 @@ fn counts_count() {
 /// A variable has an invalid value: nothing starts, and the error names the variable.
 #[test]
 fn an_invalid_variable_is_an_error() {
-    const WRONG: [(&str, &str); 8] = [
+    const WRONG: [(&str, &str); 14] = [
         ("CAREFREE_CARRIERS", "some"),
         ("CAREFREE_REACTOR", "kqueue"),
         ("CAREFREE_URING", "never"),
@@ -176,6 +176,12 @@ fn an_invalid_variable_is_an_error() {
         ("CAREFREE_STACK", "99999999999G"),
         ("CAREFREE_GUARD", "thick"),
         ("CAREFREE_WATCH", "soon"),
+        ("CAREFREE_TLS", "owned"),
+        ("CAREFREE_TLS_RESERVE", "much"),
+        ("CAREFREE_GUARDS", "yes"),
+        ("CAREFREE_FSGSBASE", "on"),
+        ("CAREFREE_MEMBARRIER", "no"),
+        ("CAREFREE_MALLOC", "mine"),
     ];
     if is_child() {
         let error = Builder::new().spawn(|| ()).unwrap_err();
