@@ -6,6 +6,7 @@ mod doctor;
 mod files;
 mod fleet;
 mod kept;
+mod mistyped;
 mod out;
 mod progress;
 mod records;
@@ -56,11 +57,6 @@ mod exit {
     pub(crate) const ENGINE: u8 = 3;
     /// Broken off by Ctrl-C: 128 and the number of SIGINT.
     pub(crate) const INTERRUPTED: u8 = 130;
-}
-
-/// Says which variables of the environment look like settings and are none.
-fn complain_of_settings() {
-    carefree_settings::names::unknown().iter().for_each(complain);
 }
 
 /// Says on standard error, in one line, what went wrong.

@@ -1,12 +1,10 @@
-//! The names of all settings, and what is wrong with the environment's.
-
-use std::ffi::OsString;
+//! The names of all settings, and what is wrong with their values.
 
 use crate::denied::MOST_STORAGE;
-use crate::{is_privileged, setting};
+use crate::setting;
 
 /// How all names begin.
-const PREFIX: &str = "CAREFREE_";
+pub const PREFIX: &str = "CAREFREE_";
 
 /// What a setting takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,56 +81,6 @@ fn check_value(name: &str, takes: Takes, value: &str) -> Result<(), String> {
     Err(format!("{name}={value} is {wanted}"))
 }
 
-/// A line for each variable of the environment whose name begins as those of settings do, and is none.
-///
-/// For command lines to tell their users. A program that has fibers says nothing of them: it may have variables of its
-/// own that begin so, and what it writes is what its users ask for.
-pub fn unknown() -> Vec<String> {
-    if is_privileged() { Vec::new() } else { unknown_of(std::env::vars_os()) }
-}
-
-fn unknown_of(variables: impl Iterator<Item = (OsString, OsString)>) -> Vec<String> {
-    let mut lines = Vec::new();
-    for (name, _) in variables {
-        let name = name.to_string_lossy();
-        let is_known = ALL.iter().any(|(known, _)| *known == name);
-        let is_of_tests = OF_TESTS.iter().any(|start| name.starts_with(start));
-        if !name.to_ascii_uppercase().starts_with(PREFIX) || is_known || is_of_tests {
-            continue;
-        }
-        lines.push(match meant(&name) {
-            Some(meant) => format!("{name} is no setting, but {meant} is"),
-            None => format!("{name} is no setting: docs/settings.md has all of them"),
-        });
-    }
-    lines.sort();
-    lines
-}
-
-/// The setting whose name is the most like this one, if one is.
-fn meant(name: &str) -> Option<&'static str> {
-    let name = name.to_ascii_uppercase();
-    let names = ALL.iter().map(|(known, _)| (distance(&name, known), *known));
-    let (distance, meant) = names.min()?;
-    (distance <= 1 + (name.len() - PREFIX.len()) / 4).then_some(meant)
-}
-
-/// How many letters have to be added, dropped or changed to make `other` of `one`.
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for letter in one.chars() {
-        let mut diagonal = row[0];
-        row[0] += 1;
-        for (at, wanted) in other.iter().enumerate() {
-            let changed = diagonal + usize::from(letter != *wanted);
-            diagonal = row[at + 1];
-            row[at + 1] = changed.min(row[at] + 1).min(diagonal + 1);
-        }
-    }
-    row[other.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,26 +109,5 @@ mod tests {
         ] {
             assert_eq!(said(name, value), Ok(()));
         }
-    }
-
-    #[test]
-    fn mistyped_names_are_told_of() {
-        let names = [
-            "CAREFREE_CARRIER",
-            "CAREFREE_TLSRESERVE",
-            "CAREFREE_COLOUR",
-            "CAREFREE_TEST_LIMIT",
-            "CAREFREE_STACK",
-            "carefree_stack",
-            "HOME",
-        ];
-        let variables = names.map(|name| (OsString::from(name), OsString::from("1")));
-        let lines = [
-            "CAREFREE_CARRIER is no setting, but CAREFREE_CARRIERS is",
-            "CAREFREE_COLOUR is no setting: docs/settings.md has all of them",
-            "CAREFREE_TLSRESERVE is no setting, but CAREFREE_TLS_RESERVE is",
-            "carefree_stack is no setting, but CAREFREE_STACK is",
-        ];
-        assert_eq!(unknown_of(variables.into_iter()), lines);
     }
 }

@@ -15,10 +15,11 @@ use std::process::ExitCode;
 use carefree::TlsMode;
 
 use crate::args::{Doctor, DoctorFormat};
+use crate::mistyped::complain_of_settings;
 use crate::run::program::Program;
 use crate::targets::folders_are_there;
 use crate::watch::watched;
-use crate::{complain, complain_of_settings, exit, terminal};
+use crate::{complain, exit, terminal};
 
 pub(crate) use trial::try_fibers;
 

@@ -15,7 +15,8 @@ use std::process::{Command, ExitCode};
 use carefree_lab::hosted::Hosting;
 
 use crate::args::Run;
-use crate::{complain, complain_of_settings, exit};
+use crate::mistyped::complain_of_settings;
+use crate::{complain, exit};
 use program::{Program, Verdict};
 
 /// Exit codes of shells, and of `env`, for what cannot be started.
