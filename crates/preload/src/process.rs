@@ -69,7 +69,10 @@ fn in_child() {
         record::renew();
         exempt::renew();
         // SAFETY: the child of a fork has one thread, which is in a handler of forks.
-        unsafe { thread::renew_go() };
+        unsafe {
+            thread::renew_go();
+            thread::renew_names();
+        }
         kept::renew();
         signal::renew();
     }

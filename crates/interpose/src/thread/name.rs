@@ -76,6 +76,19 @@ interpose! { steady
     }
 }
 
+/// The name of the calling fiber that is not its kernel thread's, where a call of `prctl` asks for it.
+fn name(option: c_int) -> Option<KernelName> {
+    if option != libc::PR_GET_NAME {
+        return None;
+    }
+    let Some(host) = host::get() else { return kernel_name() };
+    let mut name = KernelName::default();
+    // SAFETY: the caller's own thread, and room for a name.
+    let told =
+        unsafe { (host.get_name)(libc::pthread_self(), name.as_mut_ptr().cast(), name.len()) };
+    if told == Some(0) { Some(name) } else { kernel_name() }
+}
+
 /// Reads a name as the kernel does: up to a NUL, or as many bytes as it keeps.
 ///
 /// # Errors
@@ -100,7 +113,7 @@ fn read(from: User<u8>) -> Result<KernelName, c_int> {
 interpose! { steady
     /// `prctl(2)`. Its arguments are numbers or pointers, depending on the option.
     safe fn prctl(option: c_int, a: User, b: User, c: User, d: User) -> c_int, number SYS_prctl {
-        let done = match (option, kernel_name()) {
+        let done = match (option, name(option)) {
             (libc::PR_SET_NAME, _) => read(a.cast()).map(|name| {
                 // (The first thread's is also what others see of the process.)
                 // SAFETY: takes nothing, and a string that ends with a NUL.

@@ -15,6 +15,7 @@ use crate::thread::cancel::begin_return;
 use crate::thread::exempt;
 use crate::thread::goroutines;
 use crate::thread::inheritance;
+use crate::thread::name;
 use crate::thread::own_stack;
 use crate::thread::policy::Policy;
 use crate::thread::record::{self, CREATED, DETACHED, ENDED, MOST, Record, Registers, Start};
@@ -226,7 +227,11 @@ unsafe fn begin(
     if alive > MOST.load(Ordering::Relaxed) {
         MOST.fetch_max(alive, Ordering::Relaxed);
     }
+    let name = name::inherited();
     let tell = |created: HostedThread| {
+        if let Some(name) = name {
+            created.set_name(name);
+        }
         // SAFETY: as this function demands.
         unsafe { thread.write(created.pthread() as pthread_t) };
     };

@@ -37,6 +37,6 @@ pub(crate) use goroutines::{are_run_by as is_go, look_again as look_for_go, rene
 pub(crate) use identity::find_number;
 pub(crate) use inheritance::set_name as name_kernels;
 pub(crate) use join::{detach, join};
-pub(crate) use name::{get_name, of as name_of, set_name};
+pub(crate) use name::{get_name, of as name_of, renew as renew_names, set_name};
 pub(crate) use settings::Kept;
 pub(crate) use syscall::by_number;

@@ -3,8 +3,11 @@
 use std::ffi::{CStr, c_char, c_int};
 
 use carefree_ground::file;
-use carefree_runtime::hosted::HostedThread;
+use carefree_ground::kernel;
+use carefree_ground::lock::Lock;
+use carefree_runtime::hosted::{self, HostedThread};
 use carefree_runtime::kernel_name::KernelName;
+use carefree_runtime::wait::without_parking;
 use libc::pthread_t;
 
 use crate::thread::record;
@@ -26,6 +29,9 @@ pub(crate) unsafe fn set_name(thread: pthread_t, name: *const c_char) -> Option<
         return Some(libc::ENOENT);
     }
     kept[..bytes.len()].copy_from_slice(bytes);
+    if thread.is_main() {
+        keep_for_others();
+    }
     thread.set_name(kept);
     if thread.is_main() {
         // What `ps` shows is the name of the first kernel thread.
@@ -57,9 +63,57 @@ pub(crate) unsafe fn get_name(
     Some(0)
 }
 
+/// The program's name before the first thread was given another: that of the threads which existed then and have none of
+/// their own.
+static BEFORE: Lock<Option<KernelName>> = Lock::new(None);
+
+/// The first thread is about to be renamed, and no other with it.
+fn keep_for_others() {
+    let before = programs();
+    without_parking(|| _ = BEFORE.lock().get_or_insert(before));
+}
+
+fn before() -> Option<KernelName> {
+    without_parking(|| *BEFORE.lock())
+}
+
+/// In the child of a fork, whose first thread has the name of the one that has forked.
+///
+/// # Safety
+/// There is one thread, and it is not in here.
+pub(crate) unsafe fn renew() {
+    // SAFETY: as this function demands.
+    unsafe { BEFORE.renew(None) };
+}
+
 /// A thread has its creator's name until it is given one; nearly always that of the program.
 pub(crate) fn of(thread: HostedThread) -> KernelName {
-    thread.name().unwrap_or_else(programs)
+    if thread.is_main() {
+        return programs();
+    }
+    thread.name().or_else(before).unwrap_or_else(programs)
+}
+
+/// What a thread that the caller creates is to be named; `None` if that is what it would have anyway. (For nearly all
+/// threads: a name takes memory.)
+pub(super) fn inherited() -> Option<KernelName> {
+    match hosted::current() {
+        Some(me) if me.is_main() => before().map(|_| programs()),
+        Some(me) => me.name(),
+        None => {
+            let own = of_kernel_thread();
+            (own != before().unwrap_or_else(programs)).then_some(own)
+        }
+    }
+}
+
+/// The name of the calling kernel thread.
+fn of_kernel_thread() -> KernelName {
+    let mut name = KernelName::default();
+    let arguments = [libc::PR_GET_NAME as usize, name.as_mut_ptr() as usize, 0, 0, 0, 0];
+    // SAFETY: there is room for a name.
+    let _ = unsafe { kernel::call(libc::SYS_prctl, arguments) };
+    name
 }
 
 /// The name of the first kernel thread.

@@ -15,6 +15,12 @@ fn threads_are_created_joined_and_named() {
     compare_c("threads.c");
 }
 
+/// Not that of the carrier, and not that of the first thread where this was renamed.
+#[test]
+fn threads_have_the_names_of_their_creators() {
+    compare_c("named.c");
+}
+
 #[test]
 fn threads_end_by_exits_and_cancellation() {
     compare_c("ending.c");
