@@ -75,6 +75,11 @@ fn stacks_fit_a_limit_of_address_space() {
 }
 
 #[test]
+fn threads_are_refused_where_a_limit_is_set_later() {
+    compare_c("limited_later.c");
+}
+
+#[test]
 fn threads_are_told_the_stacks_they_asked_for() {
     compare_c("stacks.c");
 }

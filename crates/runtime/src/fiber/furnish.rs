@@ -40,7 +40,8 @@ pub(crate) struct FiberStack {
     block: Option<Block>,
     /// The fiber for whose `pthread_t` the stack was furnished, or null: see [`crate::hosted`].
     hosted: AtomicPtr<u8>,
-    /// Nanoseconds of processor time that the fiber has used, as far as they were measured.
+    /// Nanoseconds of processor time that the fiber has used, as far as they were measured. While the stack is idle,
+    /// perhaps where the [next](link) one is.
     time: AtomicU64,
 }
 
@@ -259,6 +260,25 @@ pub(crate) unsafe fn host(raw: *mut FiberStack, fiber: *mut u8, asked: Option<us
 pub(crate) unsafe fn time_used<'a>(raw: *mut FiberStack) -> &'a AtomicU64 {
     // SAFETY: as this function demands.
     unsafe { &(*raw).time }
+}
+
+/// Notes which idle stack, or null, comes after another one.
+///
+/// # Safety
+/// `raw` is an idle stack of the caller's.
+pub(super) unsafe fn link(raw: *mut FiberStack, next: *mut FiberStack) {
+    // SAFETY: as this function demands.
+    unsafe { (*raw).time.store(next.expose_provenance() as u64, Ordering::Relaxed) };
+}
+
+/// What was noted by [`link`].
+///
+/// # Safety
+/// `raw` is an idle stack of the caller's, of which that was noted.
+pub(super) unsafe fn linked(raw: *mut FiberStack) -> *mut FiberStack {
+    // SAFETY: as this function demands.
+    let next = unsafe { (*raw).time.swap(0, Ordering::Relaxed) };
+    std::ptr::with_exposed_provenance_mut(next as usize)
 }
 
 /// How the time of `fiber`, whose stack it is, is divided; `None` if the stack was not [noted](host) as a hosted

@@ -5,11 +5,13 @@
 //!
 //! A fiber's end is settled by the fiber that runs next, which may be within the program's allocator, where it
 //! has waited for a lock. So a stack is put back without a call of the allocator: the pool's lists have their memory
-//! from the kernel, and what there is too much of is [stripped](strip_surplus) elsewhere.
+//! from the kernel, and what there is too much of is [stripped](strip_surplus) elsewhere. Where the kernel refuses a list
+//! more, stacks are linked by their records: they are put back as well when there is no memory for another stack.
 
 use std::io;
 use std::mem;
 use std::num::NonZero;
+use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use carefree_context::stack::{Stack, StackPool, StackSize, default_idle_bytes};
@@ -17,7 +19,7 @@ use carefree_ground::lock::Lock;
 use carefree_ground::mapped::Mapped;
 use once_cell::race::OnceNonZeroUsize;
 
-use crate::fiber::furnish::{FiberStack, Furnished, Refused};
+use crate::fiber::furnish::{self, FiberStack, Furnished, Refused};
 use crate::fiber::size;
 
 /// How many move between a carrier and the pool at once.
@@ -26,6 +28,8 @@ pub(super) const BATCH: usize = 64;
 /// The process's furnished stacks, by size: each is owned by its place here.
 struct Pool {
     idle: [Mapped<*mut FiberStack>; StackSize::CLASSES],
+    /// Those for whose places there was no memory: the first of each size, which has the next one in its record.
+    unlisted: [*mut FiberStack; StackSize::CLASSES],
 }
 
 /// The stack at a place of the pool's, which the caller has emptied.
@@ -35,18 +39,38 @@ fn taken(place: *mut FiberStack) -> Furnished {
 }
 
 impl Pool {
-    const EMPTY: Pool = Pool { idle: [const { Mapped::new() }; StackSize::CLASSES] };
+    const EMPTY: Pool = Pool {
+        idle: [const { Mapped::new() }; StackSize::CLASSES],
+        unlisted: [ptr::null_mut(); StackSize::CLASSES],
+    };
 
     fn put(&mut self, class: usize, stack: Furnished) {
         let idle = &mut self.idle[class];
-        idle.push_or_abort(stack.into_raw());
-        if idle.len() > watermark(class) {
+        let stack = stack.into_raw();
+        if !idle.push(stack) {
+            // SAFETY: the stack is the pool's from now on, and nothing runs there.
+            unsafe { furnish::link(stack, self.unlisted[class]) };
+            self.unlisted[class] = stack;
+        } else if idle.len() > watermark(class) {
             SURPLUS.store(true, Ordering::Relaxed);
         }
     }
 
     fn take(&mut self, class: usize) -> Option<Furnished> {
-        self.idle[class].pop().map(taken)
+        match self.idle[class].pop() {
+            Some(stack) => Some(taken(stack)),
+            None => self.take_unlisted(class),
+        }
+    }
+
+    fn take_unlisted(&mut self, class: usize) -> Option<Furnished> {
+        let stack = self.unlisted[class];
+        if stack.is_null() {
+            return None;
+        }
+        // SAFETY: it is the pool's, and `put` has linked it.
+        self.unlisted[class] = unsafe { furnish::linked(stack) };
+        Some(taken(stack))
     }
 
     /// Takes some of those that are too many: the oldest, for the youngest are in the cache.
@@ -153,6 +177,11 @@ pub(crate) fn strip_idle() {
     for class in 0..StackSize::CLASSES {
         let idle = mem::take(&mut POOL.lock().idle[class]);
         idle.iter().for_each(|stack| drop(taken(*stack).strip()));
+        // (In a statement of its own: the lock is not to be held while a stack is stripped.)
+        loop {
+            let Some(stack) = POOL.lock().take_unlisted(class) else { break };
+            drop(stack.strip());
+        }
     }
 }
 
