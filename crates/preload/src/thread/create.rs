@@ -88,14 +88,17 @@ impl Asked {
             && (policy != libc::SCHED_OTHER || parameters.sched_priority != 0);
         // Without a set of its own, it has all processors.
         let bound = bound && processors[0] != 0 && processors.iter().any(|word| *word != u64::MAX);
-        if own_stack || realtime || bound {
+        // (Or bytes that there are not: libc refuses them.)
+        let guard = guard.checked_next_multiple_of(PAGE)?;
+        let fits = guard.checked_add(size).is_some_and(|bytes| bytes <= MOST_BYTES);
+        if own_stack || realtime || bound || !fits {
             return None;
         }
         Some(Asked {
             detached: detached == libc::PTHREAD_CREATE_DETACHED,
             usual_policy: inherits == PTHREAD_EXPLICIT_SCHED,
             stack: Some(size),
-            guard: guard.next_multiple_of(PAGE),
+            guard,
             // SAFETY: as this function demands.
             mask: unsafe { mask_of(attributes) },
         })
@@ -137,6 +140,9 @@ unsafe fn mask_of(attributes: *const pthread_attr_t) -> Option<u64> {
 
 /// Bytes of a page, and of a thread's guard if it asks for no other.
 const PAGE: usize = 4096;
+
+/// Bytes of address space that no program has.
+const MOST_BYTES: usize = 1 << 57;
 
 const PTHREAD_EXPLICIT_SCHED: c_int = 1;
 

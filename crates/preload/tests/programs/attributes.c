@@ -5,8 +5,10 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static pthread_barrier_t told;
@@ -85,6 +87,16 @@ int main(void) {
     create(&attributes, "mask");
 #endif
     assert(!pthread_attr_destroy(&attributes));
+
+    // Guards and stacks for which there are no addresses.
+    size_t huge[] = {SIZE_MAX, SIZE_MAX - 4096, SIZE_MAX / 2};
+    for (int i = 0; i < 3; i++) {
+        assert(!pthread_attr_init(&attributes) && !pthread_attr_setguardsize(&attributes, huge[i]));
+        printf("huge guard: %s\n", strerror(pthread_create(&thread, &attributes, tells, "huge guard")));
+        assert(!pthread_attr_setguardsize(&attributes, 4096) && !pthread_attr_setstacksize(&attributes, huge[i]));
+        printf("huge stack: %s\n", strerror(pthread_create(&thread, &attributes, tells, "huge stack")));
+        assert(!pthread_attr_destroy(&attributes));
+    }
 
     // A priority that its policy does not have.
     struct sched_param parameters = {1};
