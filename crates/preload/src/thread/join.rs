@@ -78,10 +78,12 @@ pub(crate) unsafe fn detach(thread: pthread_t) -> Option<c_int> {
         // SAFETY: as this function demands.
         return unsafe { hosted::is_gone(thread as usize) }.then_some(libc::ESRCH);
     };
-    let before = record.state.fetch_or(DETACHED, Ordering::AcqRel);
-    if before & DETACHED != 0 {
-        return Some(libc::EINVAL);
-    }
+    // One that is joined just now stays so, as libc has it: the join gives it up.
+    let free = |state: u32| (state & (DETACHED | AWAITED) == 0).then_some(state | DETACHED);
+    let before = match record.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, free) {
+        Ok(before) => before,
+        Err(state) => return Some(if state & DETACHED != 0 { libc::EINVAL } else { 0 }),
+    };
     if before & ENDED != 0 && !thread.is_main() {
         // SAFETY: it has ended before it was detached, so its end does not give it up.
         unsafe { thread.give_up() };

@@ -79,6 +79,16 @@ fn threads_are_refused_where_a_limit_is_set_later() {
     compare_c("limited_later.c");
 }
 
+/// (It may be that libc's own threads end by a fault there.)
+#[test]
+fn a_thread_that_is_detached_while_it_is_joined_is_joined() {
+    let Some(program) = compile("cc", &[], "detached_amid_join.c") else { return };
+    for carriers in [1, 2] {
+        let output = run(&[program.as_os_str()], Some((carriers, None)));
+        assert_eq!(output.stdout, b"wrong: 0\n", "{output:?}");
+    }
+}
+
 #[test]
 fn threads_are_told_the_stacks_they_asked_for() {
     compare_c("stacks.c");
