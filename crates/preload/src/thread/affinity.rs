@@ -6,12 +6,14 @@ use std::ffi::{c_int, c_void};
 
 use libc::pthread_t;
 
+use crate::signal;
 use crate::thread::identity::find_number;
 use crate::thread::record;
 
-/// Whether `number` is 0 and the caller is a hosted thread, or that of a hosted thread.
+/// Whether `number` is 0 and the caller is a hosted thread, or that of a hosted thread. (A child of `vfork` is none.)
 pub(super) fn is_hosted(number: c_int) -> bool {
     match number {
+        _ if signal::is_child() => false,
         0 => record::current().is_some(),
         number => find_number(number).is_some_and(|thread| !thread.is_main()),
     }

@@ -5,6 +5,7 @@ use std::ffi::c_int;
 use carefree_ground::kernel;
 use carefree_runtime::hosted::{self, Held};
 
+use crate::signal;
 use crate::thread::record::{self, Record};
 
 /// The hosted thread with this number.
@@ -15,8 +16,12 @@ pub(crate) fn find_number(number: c_int) -> Option<Held> {
     hosted::find_where(|thread| thread.number() == number)
 }
 
-/// Calls `f` with the hosted thread of this number, or the calling one for 0.
+/// Calls `f` with the hosted thread of this number, or the calling one for 0. (A child of `vfork` looks like the latter,
+/// but is a process, of which the kernel knows.)
 pub(super) fn with_number<T>(number: c_int, f: impl FnOnce(&Record) -> T) -> Option<T> {
+    if signal::is_child() {
+        return None;
+    }
     match number {
         0 => record::current().map(|(_, record)| f(record)),
         number => find_number(number).map(|thread| f(record::of(*thread))),

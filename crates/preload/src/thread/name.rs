@@ -10,7 +10,8 @@ use carefree_runtime::kernel_name::KernelName;
 use carefree_runtime::wait::without_parking;
 use libc::pthread_t;
 
-use crate::thread::record;
+use crate::signal;
+use crate::thread::{name_kernels, record};
 
 /// `pthread_setname_np`; `None` if the thread is none of ours.
 ///
@@ -29,6 +30,11 @@ pub(crate) unsafe fn set_name(thread: pthread_t, name: *const c_char) -> Option<
         return Some(libc::ENOENT);
     }
     kept[..bytes.len()].copy_from_slice(bytes);
+    if thread.is_me() && signal::is_child() {
+        // Its process's own.
+        name_kernels(kept);
+        return Some(0);
+    }
     if thread.is_main() {
         keep_for_others();
     }
@@ -57,7 +63,8 @@ pub(crate) unsafe fn get_name(
     if thread.has_ended() {
         return Some(libc::ENOENT);
     }
-    let name = of(thread);
+    let is_childs = thread.is_me() && signal::is_child();
+    let name = if is_childs { of_kernel_thread() } else { of(thread) };
     // SAFETY: as this function demands, and there is room.
     unsafe { place.cast::<KernelName>().write(name) };
     Some(0)

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use carefree_runtime::hosted;
 use libc::id_t;
 
+use crate::signal;
 use crate::thread::identity::with_number;
 use crate::thread::policy::is_privileged;
 use crate::thread::record::{self, Record, set_errno};
@@ -92,7 +93,7 @@ stand_in! {
 
     /// `nice(2)`.
     fn nice(increment: c_int) -> c_int {
-        let Some((_, record)) = record::current() else {
+        let Some((_, record)) = record::current().filter(|_| !signal::is_child()) else {
             // SAFETY: the caller's argument.
             return unsafe { next(increment) };
         };

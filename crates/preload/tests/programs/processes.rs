@@ -64,6 +64,12 @@ fn threads_change_whose_the_process_is() {
     compare_c("identity.c");
 }
 
+/// Children of `vfork` look like the thread that waits for them.
+#[test]
+fn what_a_child_beside_its_parent_sets_is_its_own() {
+    compare_c("vforked.c");
+}
+
 /// The kernel has one of its threads trace a child: so there is one carrier.
 #[test]
 fn traced_children_are_seen_to_stop() {
