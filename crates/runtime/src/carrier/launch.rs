@@ -137,22 +137,29 @@ pub fn launch_undisturbed(
     name: &str,
     body: impl FnOnce() + Send + 'static,
 ) -> io::Result<Launched> {
-    // Not what the program gives its threads, which may be little: RUST_MIN_STACK is for fibers too.
-    const BYTES: usize = 2 << 20;
     let body = move || {
-        let mut signals = MaybeUninit::uninit();
-        // SAFETY: `signals` is written by the first call, and changed or read by the others.
-        unsafe {
-            libc::sigfillset(signals.as_mut_ptr());
-            for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP] {
-                libc::sigdelset(signals.as_mut_ptr(), fault);
-            }
-            libc::pthread_sigmask(libc::SIG_SETMASK, signals.as_ptr(), ptr::null_mut());
-        }
+        block_all_but_faults();
         body();
     };
     // SAFETY: the body borrows nothing.
-    unsafe { launch_unchecked(Some(name), Some(BYTES), body) }
+    unsafe { launch_unchecked(Some(name), Some(UNDISTURBED), body) }
+}
+
+/// Bytes of stack of a thread that is to be undisturbed. Not what the program gives its threads, which may be little:
+/// `RUST_MIN_STACK` is for fibers too.
+pub(crate) const UNDISTURBED: usize = 2 << 20;
+
+/// Has the calling thread handle no signals but faults of its own.
+pub(crate) fn block_all_but_faults() {
+    let mut signals = MaybeUninit::uninit();
+    // SAFETY: `signals` is written by the first call, and changed or read by the others.
+    unsafe {
+        libc::sigfillset(signals.as_mut_ptr());
+        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP] {
+            libc::sigdelset(signals.as_mut_ptr(), fault);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, signals.as_ptr(), ptr::null_mut());
+    }
 }
 
 /// The signals that a thread blocks.

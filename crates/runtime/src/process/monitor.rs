@@ -30,7 +30,7 @@
 //! goes on looking, more and more seldom while it finds all of them down, and sleeps after a look that finds no
 //! switch made since the one before.
 //!
-//! A fiber that waits here may have the lock of the program's allocator. So from its first look on the monitor asks
+//! A fiber that waits here may have the lock of the program's allocator. So the monitor's thread asks
 //! that one for nothing, nor does an added carrier until it runs a fiber. (But libc's `pthread_create` asks
 //! `malloc`, which may be the program's own.)
 
@@ -47,13 +47,13 @@ use carefree_reactor::Idle;
 use carefree_reactor::clock::{self, NEVER};
 
 use crate::carrier::carrier::{Carrier, Shared};
-use crate::carrier::launch::{launch_bare, launch_undisturbed, set_name};
+use crate::carrier::launch::{UNDISTURBED, block_all_but_faults, launch_bare, set_name};
 use crate::carrier::lookout::MONITOR;
 use crate::carrier::policy::{
     AT_ONCE, LOOK, LOOK_CLOSELY, LOOK_NAPPING, LOOK_SELDOM, OFTEN, RAMP, SPAWNING, STALLED,
 };
 use crate::carrier::runtimes::{self, Visits};
-use crate::fiber::names::KernelName;
+use crate::fiber::names::{self, KernelName};
 use crate::process::rescuer;
 use crate::protocol::sync::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
@@ -89,7 +89,11 @@ pub(crate) fn start() {
     let former = unsafe { VACANT.swap(ptr::null_mut(), Ordering::SeqCst).as_ref() };
     let bed: &'static Idle = former.unwrap_or_else(|| Box::leak(Box::new(Idle::new())));
     MONITOR.set(bed);
-    if launch_undisturbed("carefree-mon", move || watch(bed)).is_err() {
+    let argument = ptr::from_ref(bed).cast_mut().cast();
+    // Without std, whose threads give memory back as they begin: fibers may run by then, and one of them may wait with
+    // the allocator's lock.
+    // SAFETY: `begin_to_watch` is called with the bed, which is never freed.
+    if unsafe { launch_bare(begin_to_watch, argument, UNDISTURBED) }.is_err() {
         VACANT.store(ptr::from_ref(bed).cast_mut(), Ordering::SeqCst);
         STARTED.store(false, Ordering::SeqCst);
     }
@@ -106,7 +110,15 @@ pub(crate) fn threads() -> usize {
     usize::from(RUNS.load(Ordering::SeqCst))
 }
 
-fn watch(bed: &Idle) {
+/// The start function of the monitor's thread.
+extern "C" fn begin_to_watch(bed: *mut c_void) -> *mut c_void {
+    set_name(names::cut("carefree-mon"));
+    block_all_but_faults();
+    // SAFETY: `start` has passed the bed, which is never freed.
+    watch(unsafe { &*bed.cast::<Idle>().cast_const() })
+}
+
+fn watch(bed: &Idle) -> ! {
     RUNS.store(true, Ordering::SeqCst);
     // While all processors compute, this thread would come to its look some milliseconds late, and so would each
     // carrier that it adds to its first fiber.
