@@ -6,7 +6,7 @@
 //! thread begins or ends, the lock stays taken in the child, and threads of std's hang there. So in the
 //! child of a fork, threads are libc's alone: std does not know their names, nor report their overflows.
 //!
-//! Nor are carriers that are added (`launch_bare`) threads of std's. A fiber with a name takes that lock, too, and
+//! Nor are the monitor's and those of carriers that it adds (`launch_bare`). A fiber with a name takes that lock, too, and
 //! asks for memory meanwhile; where the program's allocator makes it wait, it is queued with the lock, maybe
 //! behind a fiber that keeps its carrier. A carrier that is added to run it must not wait for the lock first;
 //! nor for one of the allocator's own, with which a fiber may be queued as well. So nothing is allocated there.
