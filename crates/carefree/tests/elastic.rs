@@ -86,14 +86,10 @@ fn fibers_that_spin_until_all_have_begun_do_so_nearly_as_soon_as_threads() {
     let _alone = alone();
     const UNITS: usize = 80;
     let runtime = runtime(1);
-    let fibers = runtime.run(|| {
-        spin_until_all_have_begun(UNITS, |body| spawn(body), |fiber| fiber.join().unwrap())
-    });
-    let threads = spin_until_all_have_begun(
-        UNITS,
-        |body| std::thread::spawn(body),
-        |thread| thread.join().unwrap(),
-    );
+    let fibers =
+        runtime.run(|| spin_until_all_have_begun(UNITS, spawn, |fiber| fiber.join().unwrap()));
+    let threads =
+        spin_until_all_have_begun(UNITS, std::thread::spawn, |thread| thread.join().unwrap());
     assert!(fibers < 5 * threads + Duration::from_secs(2), "{fibers:?}, threads {threads:?}");
 }
 

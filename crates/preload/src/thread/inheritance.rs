@@ -7,7 +7,6 @@ use std::alloc::{self, Layout};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 
-use carefree_ground::kernel;
 use carefree_runtime::hosted;
 use carefree_runtime::kernel_name::KernelName;
 use carefree_runtime::standard::StartRoutine;
@@ -57,7 +56,7 @@ impl Begin {
         // SAFETY: as this function demands.
         let begin = unsafe { *Box::from_raw(data.cast::<Begin>()) };
         if let Some(inherited) = begin.inherited {
-            set_name(inherited.name);
+            name::set_kernels(inherited.name);
             inherited.settings.put_in_force();
             if let Some(mask) = inherited.mask {
                 signal::set_kernels(mask);
@@ -178,11 +177,4 @@ pub(super) unsafe fn create_c11(
         unsafe { Begin::forget(kept) };
     }
     created
-}
-
-/// Names the calling kernel thread.
-pub(crate) fn set_name(name: KernelName) {
-    let arguments = [libc::PR_SET_NAME as usize, name.as_ptr() as usize, 0, 0, 0, 0];
-    // SAFETY: the name ends with a NUL.
-    let _ = unsafe { kernel::call(libc::SYS_prctl, arguments) };
 }

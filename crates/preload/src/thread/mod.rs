@@ -35,8 +35,9 @@ pub(crate) use exit::run_main;
 pub(crate) use frame::return_address;
 pub(crate) use goroutines::{are_run_by as is_go, look_again as look_for_go, renew as renew_go};
 pub(crate) use identity::find_number;
-pub(crate) use inheritance::set_name as name_kernels;
 pub(crate) use join::{detach, join};
-pub(crate) use name::{get_name, of as name_of, renew as renew_names, set_name};
+pub(crate) use name::{
+    get_name, of as name_of, renew as renew_names, set_kernels as name_kernels, set_name,
+};
 pub(crate) use settings::Kept;
 pub(crate) use syscall::by_number;

@@ -11,7 +11,7 @@ use carefree_runtime::wait::without_parking;
 use libc::pthread_t;
 
 use crate::signal;
-use crate::thread::{name_kernels, record};
+use crate::thread::record;
 
 /// `pthread_setname_np`; `None` if the thread is none of ours.
 ///
@@ -32,7 +32,7 @@ pub(crate) unsafe fn set_name(thread: pthread_t, name: *const c_char) -> Option<
     kept[..bytes.len()].copy_from_slice(bytes);
     if thread.is_me() && signal::is_child() {
         // Its process's own.
-        name_kernels(kept);
+        set_kernels(kept);
         return Some(0);
     }
     if thread.is_main() {
@@ -132,4 +132,11 @@ pub(crate) fn programs() -> KernelName {
     let length = told.len().min(name.len() - 1);
     name[..length].copy_from_slice(&told[..length]);
     name
+}
+
+/// Names the calling kernel thread.
+pub(crate) fn set_kernels(name: KernelName) {
+    let arguments = [libc::PR_SET_NAME as usize, name.as_ptr() as usize, 0, 0, 0, 0];
+    // SAFETY: the name ends with a NUL.
+    let _ = unsafe { kernel::call(libc::SYS_prctl, arguments) };
 }
