@@ -39,13 +39,6 @@ impl At {
             At::Offset(offset) => offset,
         }
     }
-
-    pub(crate) fn further(self, bytes: usize) -> At {
-        match self {
-            At::Position => At::Position,
-            At::Offset(offset) => At::Offset(offset + bytes as off_t),
-        }
-    }
 }
 
 /// The descriptions of a call's buffers.
@@ -138,22 +131,16 @@ impl<'u> Call<'u> {
         }
     }
 
-    fn latest_arguments(
-        &self,
-        first: User<'u, iovec>,
-        count: usize,
-        at: At,
-        flags: c_int,
-    ) -> [Word<'u>; 6] {
-        let fd = self.fd.into();
+    fn latest_arguments(&self, flags: c_int) -> [Word<'u>; 6] {
+        let (fd, place, none) = (self.fd.into(), self.at.number().into(), 0usize.into());
+        let Given { first, count, .. } = self.given;
         // The upper half of the offset is for 32-bit machines.
-        [fd, first.into(), count.into(), at.number().into(), 0usize.into(), flags.into()]
+        [fd, first.into(), (count as usize).into(), place, none, flags.into()]
     }
 
-    /// Makes the call without waiting, with what is left of its buffers.
-    pub(crate) fn at_once(&self, buffers: &Buffers, at: At) -> Answer {
-        let flags = self.flags | libc::RWF_NOWAIT;
-        sys::call(self.latest(), self.latest_arguments(buffers.first(), buffers.count(), at, flags))
+    /// Makes the call without waiting.
+    pub(crate) fn at_once(&self) -> Answer {
+        sys::call(self.latest(), self.latest_arguments(self.flags | libc::RWF_NOWAIT))
     }
 
     /// Makes the call as the caller has made it. It may wait.
@@ -174,8 +161,7 @@ impl<'u> Call<'u> {
         let (fd, place, none) = (self.fd.into(), self.at.number().into(), 0usize.into());
         let Given { first, count, .. } = self.given;
         if self.flags != 0 {
-            let arguments = self.latest_arguments(first, count as usize, self.at, self.flags);
-            return (self.latest(), arguments);
+            return (self.latest(), self.latest_arguments(self.flags));
         }
         // The caller's own, not a later one: a sandbox may refuse that, and it reports a wrong buffer that
         // was given without a description by another error.

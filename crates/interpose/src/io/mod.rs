@@ -6,6 +6,7 @@ pub mod eventfd;
 mod perform;
 pub mod read_write;
 mod reopen;
+mod rest;
 pub(crate) mod seekable;
 pub(crate) mod stream;
 mod stream_read;

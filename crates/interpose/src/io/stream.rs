@@ -24,16 +24,12 @@
 
 use std::ffi::c_int;
 
-use libc::iovec;
-
 use crate::call::buffers::Buffers;
-use crate::call::user::User;
 use crate::descriptor;
 use crate::descriptor::kind::Kind;
 use crate::descriptor::storage::Storage;
 use crate::descriptor::{File, blocking};
-use crate::io::call::{Call, Way};
-use crate::wait::user_op::UserOp;
+use crate::io::call::Call;
 
 /// Whether the try's error says that the call must wait, or cannot be tried.
 pub(crate) fn must_wait(errno: c_int) -> bool {
@@ -74,28 +70,6 @@ pub(crate) fn is_misplaced(call: &Call, file: Option<&File>) -> bool {
         file.look(call.fd);
     }
     descriptor::seen(file, call.fd).storage != Storage::None
-}
-
-/// The operation for the rest of a call.
-pub(crate) fn operation<'b>(call: &Call<'b>, buffers: &'b Buffers<'_>, done: usize) -> UserOp<'b> {
-    let fd = call.fd;
-    let offset = call.at.further(done).number() as u64;
-    // A ring accepts this flag only for files that are polled by busy loops; elsewhere it has no effect.
-    let flags = call.flags & !libc::RWF_HIPRI;
-    let (iov, count) = (buffers.first(), buffers.count());
-    // SAFETY: what a caller's description points to is the caller's.
-    let base = |one: &iovec| unsafe { User::new(one.iov_base) };
-    match (call.way, buffers.single().filter(|_| flags == 0)) {
-        (Way::Read, Some(one)) => UserOp::read(fd, base(&one), one.iov_len, offset),
-        (Way::Read, None) => UserOp::read_vectored(fd, iov, count, offset, flags),
-        (Way::Write, Some(one)) => UserOp::write(fd, base(&one), one.iov_len, offset),
-        (Way::Write, None) => UserOp::write_vectored(fd, iov, count, offset, flags),
-    }
-}
-
-/// The rest of a call.
-pub(crate) fn rest<'b>(call: &Call<'b>, buffers: &'b Buffers<'b>, done: usize) -> Call<'b> {
-    Call { given: call.given.rest(buffers), at: call.at.further(done), ..*call }
 }
 
 /// Whether a call on `fd` must fail rather than wait. For a regular file the mode has no effect.

@@ -9,9 +9,8 @@ use crate::descriptor::kind::Kind;
 use crate::descriptor::low_water;
 use crate::descriptor::{File, Limit};
 use crate::io::call::Call;
-use crate::io::stream::{
-    has_rare_flags, is_impatient, is_misplaced, look_after_try, must_wait, operation, rest,
-};
+use crate::io::rest::Rest;
+use crate::io::stream::{has_rare_flags, is_impatient, is_misplaced, look_after_try, must_wait};
 use crate::io::{seekable, terminal};
 use crate::wait::multi_step::MultiStep;
 use crate::wait::offload;
@@ -25,33 +24,31 @@ pub(crate) fn get(call: &Call, file: Option<&'static File>) -> Answer {
     if !is_placed && call.flags == 0 && file.is_some_and(File::was_impatient) {
         return call.plainly();
     }
-    let mut buffers = call.given.buffers();
+    let mut rest = Rest::all(call);
     let seat = Seat::new();
     let mut steps = MultiStep::of(file, fd, &seat);
-    let mut got = 0;
     let mut dry = false;
     if is_placed || file.is_none_or(|file| file.is_worth_a_try() || !file.is_blocking(fd)) {
         loop {
-            match call.at_once(&buffers, call.at.further(got)) {
+            match rest.call().at_once() {
                 Ok(read) => {
                     // SAFETY: the kernel has.
-                    unsafe { buffers.seen() };
+                    unsafe { rest.buffers.seen() };
                     if let Some(file) = file {
                         file.tried(true);
                     }
-                    got += read;
                     // From a regular file, what is not in memory yet is waited for.
                     if read == 0
-                        || read >= buffers.left()
+                        || read >= rest.buffers.left()
                         || !is_at_offset_of_regular(call, file)
                         || !steps.go_on()
                     {
-                        return Ok(got);
+                        return rest.or_so_far(Ok(read));
                     }
-                    buffers.advance(read);
+                    rest.advance(read);
                 }
                 Err(errno) if must_wait(errno) => {
-                    look_after_try(&mut buffers, errno)?;
+                    look_after_try(&mut rest.buffers, errno)?;
                     dry = errno == libc::EAGAIN;
                     if let Some(file) = file {
                         file.tried(false);
@@ -64,32 +61,32 @@ pub(crate) fn get(call: &Call, file: Option<&'static File>) -> Answer {
                     }
                     break;
                 }
-                Err(errno) => return if got > 0 { Ok(got) } else { Err(errno) },
+                failed => return rest.or_so_far(failed),
             }
         }
     }
-    buffers.look()?;
-    if buffers.is_absurd() || buffers.left() == 0 {
+    rest.buffers.look()?;
+    if rest.buffers.is_absurd() || rest.buffers.left() == 0 {
         return call.plainly();
     }
     if is_impatient(file, fd) {
-        return match got {
+        return match rest.done {
             0 if dry => Err(libc::EAGAIN),
             // It cannot be tried (an eventfd, a terminal) and need not be: the call itself does not wait.
             0 => call.plainly(),
-            _ => Ok(got),
+            got => Ok(got),
         };
     }
-    if low_water::is_above(fd, buffers.left()) {
-        let rest = rest(call, &buffers, got);
+    if low_water::is_above(fd, rest.buffers.left()) {
+        let rest = rest.call();
         return steps.offload(|| rest.plainly());
     }
     let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
     if file.is_none_or(|file| file.kind(fd) == Kind::Device) {
         terminal::stop_in_background(fd)?;
-        match terminal::wait(fd, on, buffers.left()) {
+        match terminal::wait(fd, on, rest.buffers.left()) {
             terminal::Waited::AsEver => {}
-            terminal::Waited::GivenUp => return Ok(got),
+            terminal::Waited::GivenUp => return Ok(rest.done),
             // There is something to read, or the read answers at once that there is nothing.
             terminal::Waited::Over => return call.plainly(),
             terminal::Waited::Several => return offload::on_file(fd, || call.plainly()),
@@ -97,31 +94,26 @@ pub(crate) fn get(call: &Call, file: Option<&'static File>) -> Answer {
         }
     }
     loop {
-        let op = operation(call, &buffers, got);
-        let more = match parking::perform(&op, on) {
+        let answer = match parking::perform(&rest.operation(), on) {
             Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
-                let rest = rest(call, &buffers, got);
+                let rest = rest.call();
                 steps.offload(|| rest.plainly())
             }
             Parked::Answered(answer) => answer,
             // Of a socket less than `SO_RCVLOWAT` may be there, which the kernel returns when the time is up.
-            Parked::Late => call.at_once(&buffers, call.at.further(got)),
+            Parked::Late => rest.call().at_once(),
         };
-        match more {
-            Ok(read) => {
-                got += read;
-                // A reactor may read only a part from a regular file; on a thread, a read gets all.
-                if read == 0
-                    || read >= buffers.left()
-                    || !is_at_offset_of_regular(call, file)
-                    || !steps.go_on()
-                {
-                    return Ok(got);
-                }
-                buffers.advance(read);
+        match answer {
+            // A reactor may read only a part from a regular file; on a thread, a read gets all.
+            Ok(read)
+                if read != 0
+                    && read < rest.buffers.left()
+                    && is_at_offset_of_regular(call, file)
+                    && steps.go_on() =>
+            {
+                rest.advance(read);
             }
-            Err(_) if got > 0 => return Ok(got),
-            Err(errno) => return Err(errno),
+            answer => return rest.or_so_far(answer),
         }
     }
 }

@@ -6,16 +6,15 @@ use carefree_reactor::Attempt;
 use carefree_runtime::Reason;
 use carefree_runtime::waiters::Seat;
 
-use crate::call::answer::{Answer, or_so_far};
+use crate::call::answer::Answer;
 use crate::call::host;
 use crate::descriptor;
 use crate::descriptor::kind::Kind;
 use crate::descriptor::{File, Limit};
 use crate::io::call::Call;
 use crate::io::count::would_wait;
-use crate::io::stream::{
-    has_rare_flags, is_impatient, is_misplaced, look_after_try, must_wait, operation, rest,
-};
+use crate::io::rest::Rest;
+use crate::io::stream::{has_rare_flags, is_impatient, is_misplaced, look_after_try, must_wait};
 use crate::io::{reopen, seekable, terminal};
 use crate::socket::message::Message;
 use crate::socket::send_rest::transmit_rest;
@@ -28,7 +27,7 @@ use crate::wait::user_op::UserOp;
 /// Writes.
 pub(crate) fn put(call: &Call, file: Option<&'static File>) -> Answer {
     let fd = call.fd;
-    let mut buffers = call.given.buffers();
+    let mut rest = Rest::all(call);
     let seat = Seat::new();
     let mut steps = MultiStep::of(file, fd, &seat);
     let is_plain = call.flags == 0 && call.at.number() < 0;
@@ -36,52 +35,49 @@ pub(crate) fn put(call: &Call, file: Option<&'static File>) -> Answer {
         return call.plainly();
     }
     let is_socket = call.at.number() < 0 && file.is_some_and(|file| file.kind(fd) == Kind::Socket);
-    let mut put = 0;
     // What can be written at once. After a part it is tried again before the fiber waits: the part may have
     // ended for want of room, or at a pointer that leads nowhere, and then the call must not wait.
     let full = loop {
-        let tried = call.at_once(&buffers, call.at.further(put));
+        let tried = rest.call().at_once();
         let tried = match tried {
             Err(libc::EOPNOTSUPP) if may_be_written_anew(call, file) => {
-                reopen::write(fd, &buffers).unwrap_or(tried)
+                reopen::write(fd, &rest.buffers).unwrap_or(tried)
             }
             tried => tried,
         };
         match tried {
             Err(errno) if must_wait(errno) => {
-                look_after_try(&mut buffers, errno)?;
+                look_after_try(&mut rest.buffers, errno)?;
                 if let Some(file) = file.filter(|file| {
                     is_plain && errno == libc::EOPNOTSUPP && file.kind(fd) == Kind::Stream
                 }) {
                     file.refused_try();
-                    if put == 0 && !would_wait(call, Some(file)) {
+                    if rest.done == 0 && !would_wait(call, Some(file)) {
                         return call.plainly();
                     }
                 }
-                if put == 0 && is_misplaced(call, file) {
+                if rest.done == 0 && is_misplaced(call, file) {
                     return seekable::perform(call, descriptor::seen(file, fd));
                 }
-                if put == 0 && errno == libc::EOPNOTSUPP && has_rare_flags(call) {
+                if rest.done == 0 && errno == libc::EOPNOTSUPP && has_rare_flags(call) {
                     return offload::on_file(fd, || call.plainly());
                 }
                 break errno == libc::EAGAIN;
             }
-            Err(_) if put > 0 => return Ok(put),
-            tried => {
-                let written = tried?;
+            Err(_) => return rest.or_so_far(tried),
+            Ok(written) => {
                 // SAFETY: the kernel has read the descriptions for the try.
-                unsafe { buffers.seen() };
-                put += written;
-                if written >= buffers.left()
+                unsafe { rest.buffers.seen() };
+                if written >= rest.buffers.left()
                     || written == 0
                     || !goes_on(file, fd)
                     || is_impatient(file, fd)
                     || !steps.go_on()
                     || is_misplaced(call, file)
                 {
-                    return Ok(put);
+                    return rest.or_so_far(tried);
                 }
-                buffers.advance(written);
+                rest.advance(written);
                 if is_socket {
                     break true;
                 }
@@ -89,19 +85,19 @@ pub(crate) fn put(call: &Call, file: Option<&'static File>) -> Answer {
         }
     };
     if is_impatient(file, fd) {
-        return match put {
+        return match rest.done {
             0 if full => Err(libc::EAGAIN),
             // The kernel answers at once, because of the file's mode.
             0 => call.plainly(),
-            _ => Ok(put),
+            put => Ok(put),
         };
     }
     if is_socket {
         // After a part, the error and the signal are the next call's.
-        let message = Message::of_buffers(&buffers);
-        match transmit_rest(fd, message, 0, put > 0, &mut steps) {
+        let message = Message::of_buffers(&rest.buffers);
+        match transmit_rest(fd, message, 0, rest.done > 0, &mut steps) {
             Err(libc::ENOTSOCK) => {}
-            answer => return or_so_far(put, answer),
+            answer => return rest.or_so_far(answer),
         }
         // The socket was closed unseen, and the number refers to another file now.
         _ = file.map(|file| file.look(fd));
@@ -109,7 +105,7 @@ pub(crate) fn put(call: &Call, file: Option<&'static File>) -> Answer {
     let on = On { fd, reason: Reason::Write, limit: Some(Limit::Send) };
     let deadline = parking::deadline(fd, on.limit);
     loop {
-        let op = operation(call, &buffers, put);
+        let op = rest.operation();
         let is_terminal =
             || file.is_some_and(|file| file.kind(fd) == Kind::Device) && terminal::is_terminal(fd);
         // Where a ring writes to a broken pipe, `SIGPIPE` comes to no thread, or to another one.
@@ -120,23 +116,22 @@ pub(crate) fn put(call: &Call, file: Option<&'static File>) -> Answer {
         let answer = match parked {
             // (epoll cannot say when an eventfd has room for more than 1.)
             Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN | libc::EOPNOTSUPP)) => {
-                let rest = rest(call, &buffers, put);
+                let rest = rest.call();
                 steps.offload(|| rest.plainly())
             }
             Parked::Answered(answer) => answer,
             Parked::Late => Err(libc::EAGAIN),
         };
         match answer {
-            Ok(written) => {
-                put += written;
-                if written >= buffers.left() || written == 0 || !goes_on(file, fd) || !steps.go_on()
-                {
-                    return Ok(put);
-                }
-                buffers.advance(written);
+            Ok(written)
+                if written != 0
+                    && written < rest.buffers.left()
+                    && goes_on(file, fd)
+                    && steps.go_on() =>
+            {
+                rest.advance(written);
             }
-            Err(_) if put > 0 => return Ok(put),
-            Err(errno) => return Err(errno),
+            answer => return rest.or_so_far(answer),
         }
     }
 }
