@@ -24,12 +24,35 @@
 
 use std::ffi::c_int;
 
+use crate::call::answer::Answer;
 use crate::call::buffers::Buffers;
 use crate::descriptor;
 use crate::descriptor::kind::Kind;
 use crate::descriptor::storage::Storage;
 use crate::descriptor::{File, blocking};
 use crate::io::call::Call;
+use crate::io::rest::Rest;
+
+/// What a call has come to without waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tried {
+    /// It is over, and has moved so many bytes.
+    Over(usize),
+    /// The rest would have to wait.
+    WouldWait,
+    /// The rest could not be tried, or was not worth a try.
+    Unknown,
+}
+
+/// What a call answers that must not wait for its rest, because of its file's mode.
+pub(crate) fn without_waiting(rest: &Rest, tried: Tried) -> Answer {
+    match rest.done {
+        0 if tried == Tried::WouldWait => Err(libc::EAGAIN),
+        // It cannot be tried (an eventfd, a terminal) and need not be: in that mode the call itself does not wait.
+        0 => rest.whole.plainly(),
+        done => Ok(done),
+    }
+}
 
 /// Whether the try's error says that the call must wait, or cannot be tried.
 pub(crate) fn must_wait(errno: c_int) -> bool {
