@@ -1,5 +1,7 @@
 //! Reading what has no position, and at an offset: see [`stream`](crate::io::stream).
 
+use std::ffi::c_int;
+
 use carefree_runtime::Reason;
 use carefree_runtime::waiters::Seat;
 
@@ -10,13 +12,15 @@ use crate::descriptor::low_water;
 use crate::descriptor::{File, Limit};
 use crate::io::call::Call;
 use crate::io::rest::Rest;
-use crate::io::stream::{has_rare_flags, is_impatient, is_misplaced, look_after_try, must_wait};
+use crate::io::stream::{
+    Tried, has_rare_flags, is_impatient, is_misplaced, look_after_try, must_wait, without_waiting,
+};
 use crate::io::{seekable, terminal};
 use crate::wait::multi_step::MultiStep;
 use crate::wait::offload;
 use crate::wait::parking::{self, On, Parked};
 
-/// Reads.
+/// Reads: what is there, or else what comes.
 pub(crate) fn get(call: &Call, file: Option<&'static File>) -> Answer {
     let fd = call.fd;
     // A read at an offset is always tried: a reactor would ignore the offset of a file without a position.
@@ -27,56 +31,71 @@ pub(crate) fn get(call: &Call, file: Option<&'static File>) -> Answer {
     let mut rest = Rest::all(call);
     let seat = Seat::new();
     let mut steps = MultiStep::of(file, fd, &seat);
-    let mut dry = false;
-    if is_placed || file.is_none_or(|file| file.is_worth_a_try() || !file.is_blocking(fd)) {
-        loop {
-            match rest.call().at_once() {
-                Ok(read) => {
-                    // SAFETY: the kernel has.
-                    unsafe { rest.buffers.seen() };
-                    if let Some(file) = file {
-                        file.tried(true);
-                    }
-                    // From a regular file, what is not in memory yet is waited for.
-                    if read == 0
-                        || read >= rest.buffers.left()
-                        || !is_at_offset_of_regular(call, file)
-                        || !steps.go_on()
-                    {
-                        return rest.or_so_far(Ok(read));
-                    }
-                    rest.advance(read);
-                }
-                Err(errno) if must_wait(errno) => {
-                    look_after_try(&mut rest.buffers, errno)?;
-                    dry = errno == libc::EAGAIN;
-                    if let Some(file) = file {
-                        file.tried(false);
-                    }
-                    if !dry && is_misplaced(call, file) {
-                        return seekable::perform(call, descriptor::seen(file, fd));
-                    }
-                    if errno == libc::EOPNOTSUPP && has_rare_flags(call) {
-                        return offload::on_file(fd, || call.plainly());
-                    }
-                    break;
-                }
-                failed => return rest.or_so_far(failed),
-            }
-        }
+    let is_tried =
+        is_placed || file.is_none_or(|file| file.is_worth_a_try() || !file.is_blocking(fd));
+    let tried = match is_tried {
+        true => get_at_once(&mut rest, file, &mut steps)?,
+        false => Tried::Unknown,
+    };
+    if let Tried::Over(got) = tried {
+        return Ok(got);
     }
     rest.buffers.look()?;
     if rest.buffers.is_absurd() || rest.buffers.left() == 0 {
         return call.plainly();
     }
     if is_impatient(file, fd) {
-        return match rest.done {
-            0 if dry => Err(libc::EAGAIN),
-            // It cannot be tried (an eventfd, a terminal) and need not be: the call itself does not wait.
-            0 => call.plainly(),
-            got => Ok(got),
-        };
+        return without_waiting(&rest, tried);
     }
+    get_rest(&mut rest, file, &mut steps)
+}
+
+/// Reads what is there without waiting.
+fn get_at_once(
+    rest: &mut Rest,
+    file: Option<&File>,
+    steps: &mut MultiStep,
+) -> Result<Tried, c_int> {
+    let (call, fd) = (rest.whole, rest.whole.fd);
+    loop {
+        let tried = rest.call().at_once();
+        match tried {
+            Ok(read) => {
+                // SAFETY: the kernel has read the descriptions for the try.
+                unsafe { rest.buffers.seen() };
+                if let Some(file) = file {
+                    file.tried(true);
+                }
+                // From a regular file, what is not in memory yet is waited for.
+                if !goes_on(rest, read, file, steps) {
+                    return rest.or_so_far(tried).map(Tried::Over);
+                }
+                rest.advance(read);
+            }
+            Err(errno) if must_wait(errno) => {
+                look_after_try(&mut rest.buffers, errno)?;
+                if let Some(file) = file {
+                    file.tried(false);
+                }
+                if errno == libc::EAGAIN {
+                    return Ok(Tried::WouldWait);
+                }
+                if is_misplaced(call, file) {
+                    return seekable::perform(call, descriptor::seen(file, fd)).map(Tried::Over);
+                }
+                if errno == libc::EOPNOTSUPP && has_rare_flags(call) {
+                    return offload::on_file(fd, || call.plainly()).map(Tried::Over);
+                }
+                return Ok(Tried::Unknown);
+            }
+            Err(_) => return rest.or_so_far(tried).map(Tried::Over),
+        }
+    }
+}
+
+/// Reads the rest when there is something to read.
+fn get_rest(rest: &mut Rest, file: Option<&File>, steps: &mut MultiStep) -> Answer {
+    let (call, fd) = (rest.whole, rest.whole.fd);
     if low_water::is_above(fd, rest.buffers.left()) {
         let rest = rest.call();
         return steps.offload(|| rest.plainly());
@@ -105,20 +124,19 @@ pub(crate) fn get(call: &Call, file: Option<&'static File>) -> Answer {
         };
         match answer {
             // A reactor may read only a part from a regular file; on a thread, a read gets all.
-            Ok(read)
-                if read != 0
-                    && read < rest.buffers.left()
-                    && is_at_offset_of_regular(call, file)
-                    && steps.go_on() =>
-            {
-                rest.advance(read);
-            }
+            Ok(read) if goes_on(rest, read, file, steps) => rest.advance(read),
             answer => return rest.or_so_far(answer),
         }
     }
 }
 
-/// Whether a call is at an offset of a regular file: then a read goes on until it has all.
-pub(crate) fn is_at_offset_of_regular(call: &Call, file: Option<&File>) -> bool {
-    call.at.number() >= 0 && file.is_some_and(|file| file.kind(call.fd) == Kind::Regular)
+/// Whether a call goes on after it has read so many bytes of what was left: only at an offset of a regular file, until
+/// it has all, or the file has no more.
+fn goes_on(rest: &Rest, read: usize, file: Option<&File>, steps: &mut MultiStep) -> bool {
+    let call = rest.whole;
+    read != 0
+        && read < rest.buffers.left()
+        && call.at.number() >= 0
+        && file.is_some_and(|file| file.kind(call.fd) == Kind::Regular)
+        && steps.go_on()
 }
