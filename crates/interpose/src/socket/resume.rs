@@ -30,25 +30,18 @@ const SIOCATMARK: usize = 0x8905;
 /// The events that a receiving call goes on or ends at. (Errors and hang-ups are always reported.)
 pub(crate) const NEWS: i16 = libc::POLLIN | libc::POLLPRI | libc::POLLRDHUP;
 
-/// Sends more of a stream's bytes after a part, when there is room. It tries first: the part may have ended
-/// at a pointer that leads nowhere, and then the call must not wait.
-pub(crate) fn send_more(on: On, message: User<msghdr>, flags: c_int, deadline: u64) -> Parked {
-    send(on, message, flags, deadline, true)
-}
-
-/// Sends a part of a stream's bytes when there is room. The calling fiber makes the call, not the reactor: a ring tries a
-/// send again at each event of its socket, and a peer that has closed its direction is an event all the time. After a
-/// hundred tries such a send would keep a kernel thread.
+/// Sends a part of a stream's bytes when there is room; `begun` says that a part was sent before.
+///
+/// It tries first: that part may have ended at a pointer that leads nowhere, and then the call must not wait. The calling
+/// fiber makes the call, not the reactor: a ring tries a send again at each event of its socket, and a peer that has
+/// closed its direction is an event all the time. After a hundred tries such a send would keep a kernel thread.
 pub(crate) fn send_when_ready(
     on: On,
     message: User<msghdr>,
     flags: c_int,
     deadline: u64,
+    begun: bool,
 ) -> Parked {
-    send(on, message, flags, deadline, false)
-}
-
-fn send(on: On, message: User<msghdr>, flags: c_int, deadline: u64, begun: bool) -> Parked {
     let fd = on.fd;
     let at_once = flags | libc::MSG_DONTWAIT;
     let mut had_room = false;

@@ -47,18 +47,18 @@ pub(crate) fn transmit_rest(
     loop {
         // Without `SIGPIPE`: some reactors raise it, and not always in the calling thread.
         let silent = flags | libc::MSG_NOSIGNAL;
-        let op = UserOp::send_message(fd, rest.lend(), silent);
         let on = On { fd, reason: Reason::Write, limit: Some(Limit::Send) };
-        let parked = if begun || sent > 0 {
-            resume::send_more(on, rest.lend(), silent, deadline)
-        } else if readiness::is_half_closed(fd) {
-            resume::send_when_ready(on, rest.lend(), silent, deadline)
-        } else {
-            parking::perform_sending(&op, on, deadline)
+        let begun = begun || sent > 0;
+        let parked = match begun || readiness::is_half_closed(fd) {
+            true => resume::send_when_ready(on, rest.lend(), silent, deadline, begun),
+            false => {
+                let op = UserOp::send_message(fd, rest.lend(), silent);
+                parking::perform_sending(&op, on, deadline)
+            }
         };
         let answer = match parked {
             Parked::Late => Err(libc::EAGAIN),
-            Parked::Answered(Err(libc::EPIPE)) if !begun && sent == 0 && steps.go_on() => {
+            Parked::Answered(Err(libc::EPIPE)) if !begun && steps.go_on() => {
                 // Tried again here, for the signal. (After a part, the next call raises it.)
                 plain_message(number, fd, rest.lend(), flags | libc::MSG_DONTWAIT)
             }
