@@ -96,35 +96,26 @@ pub(crate) fn receive_message(
     flags: c_int,
     steps: &mut MultiStep,
 ) -> Answer {
-    let number = Number::RECVMSG;
-    let file = descriptor::file(fd);
     let flags = heeded(fd, flags);
     if never_waits(flags) {
-        return plain_message(number, fd, message, flags);
+        return plain_message(Number::RECVMSG, fd, message, flags);
     }
     let flags = with_waitall(fd, flags);
     if peeks(flags) {
         let length = of_message(message)?.1.left();
-        let look = || plain_message(number, fd, message, flags | libc::MSG_DONTWAIT);
+        let look = || plain_message(Number::RECVMSG, fd, message, flags | libc::MSG_DONTWAIT);
         return until_all(fd, length, look);
     }
-    if wants_all(flags) {
-        // Not tried: what a try received would have to be joined with the rest.
-        let room = of_message(message)?.0.msg_controllen;
-        ask_what_is_wrong(fd)?;
-        // Only the kernel knows where a mark of urgent data ends a part.
-        if is_urgent(fd) {
-            return steps.offload(|| plain_message(number, fd, message, flags));
-        }
-        let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
-        let deadline = parking::deadline(fd, on.limit);
-        // (Files end a part also if there is no room for them.)
-        let ends_by_control = room > 0 || resume::takes_error(fd);
-        return match ends_by_control && !brings_files_alone(fd) {
-            true => receive_all_elsewhere(on, message, flags, deadline, steps),
-            false => receive_all(fd, message, flags, 0, deadline, steps),
-        };
+    match wants_all(flags) {
+        true => receive_whole(fd, message, flags, steps),
+        false => receive_part(fd, message, flags, steps),
     }
+}
+
+/// `recvmsg` for what there is: at once, or when something comes.
+fn receive_part(fd: c_int, message: User<msghdr>, flags: c_int, steps: &mut MultiStep) -> Answer {
+    let number = Number::RECVMSG;
+    let file = descriptor::file(fd);
     let buffers = if is_worth_a_try(file, fd) {
         let tried = plain_message(number, fd, message, flags | libc::MSG_DONTWAIT);
         if let Some(file) = file {
@@ -163,6 +154,24 @@ pub(crate) fn receive_message(
             steps.offload(|| plain_message(number, fd, message, flags))
         }
         Parked::Answered(answer) => answer,
+    }
+}
+
+/// `recvmsg` with `MSG_WAITALL`. It is not tried: what a try received would have to be joined with the rest.
+fn receive_whole(fd: c_int, message: User<msghdr>, flags: c_int, steps: &mut MultiStep) -> Answer {
+    let room = of_message(message)?.0.msg_controllen;
+    ask_what_is_wrong(fd)?;
+    // Only the kernel knows where a mark of urgent data ends a part.
+    if is_urgent(fd) {
+        return steps.offload(|| plain_message(Number::RECVMSG, fd, message, flags));
+    }
+    let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
+    let deadline = parking::deadline(fd, on.limit);
+    // (Files end a part also if there is no room for them.)
+    let ends_by_control = room > 0 || resume::takes_error(fd);
+    match ends_by_control && !brings_files_alone(fd) {
+        true => receive_all_elsewhere(on, message, flags, deadline, steps),
+        false => receive_all(fd, message, flags, 0, deadline, steps),
     }
 }
 
