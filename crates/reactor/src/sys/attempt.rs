@@ -62,6 +62,16 @@ enum Way {
     Out,
 }
 
+impl Way {
+    /// The system call that takes all arguments.
+    fn number(self) -> libc::c_long {
+        match self {
+            Way::In => libc::SYS_preadv2,
+            Way::Out => libc::SYS_pwritev2,
+        }
+    }
+}
+
 /// Makes the call if it need not wait.
 ///
 /// # Safety
@@ -258,13 +268,9 @@ unsafe fn transfer(
     offset: u64,
     flags: i32,
 ) -> Attempt {
-    let number = if way == Way::In { libc::SYS_preadv2 } else { libc::SYS_pwritev2 };
-    let args = |iov, count, flags: i32| {
-        // The offset is passed in two halves, of which the second is for 32-bit machines.
-        [fd as usize, iov, count, offset as usize, 0, flags as usize]
-    };
+    let args = arguments(fd, iov, count, offset, flags | libc::RWF_NOWAIT);
     // SAFETY: the vectors and buffers are valid for the call.
-    let result = unsafe { call(number, args(iov as usize, count, flags | libc::RWF_NOWAIT)) };
+    let result = unsafe { call(way.number(), args) };
     // The file or an old kernel does not support the call, or a sandbox refuses it.
     let unknown = matches!(
         result,
@@ -273,7 +279,24 @@ unsafe fn transfer(
     if !unknown || flags & libc::RWF_NOWAIT != 0 {
         return result;
     }
-    // The file does not support RWF_NOWAIT: a terminal, a timer, a pipe on an old kernel.
+    // SAFETY: as above.
+    unsafe { transfer_if_ready(way, fd, iov, count, offset, flags) }
+}
+
+/// [`transfer`] with a file that does not support `RWF_NOWAIT`: a terminal, a timer, a pipe on an old kernel. It is asked
+/// whether it is ready, and written no more to than a file that is ready takes. If another reader or writer is faster,
+/// this waits; the kernel offers nothing better.
+///
+/// # Safety
+/// As for [`transfer`].
+unsafe fn transfer_if_ready(
+    way: Way,
+    fd: RawFd,
+    iov: *const libc::iovec,
+    count: usize,
+    offset: u64,
+    flags: i32,
+) -> Attempt {
     let kind = file_kind(fd);
     if is_storage(kind) {
         // It would be reported ready, and then the call would wait for a disk.
@@ -285,30 +308,47 @@ unsafe fn transfer(
         Ok(_) => {}
         Err(errno) => return Attempt::Done(-errno),
     }
-    // If another reader is faster, this waits; the kernel offers nothing better.
-    // SAFETY: the vectors and buffers are valid for the call.
-    let plain = |iov, count| unsafe {
-        match (flags, offset, way) {
-            (0, CURRENT, Way::In) => call(libc::SYS_readv, args(iov, count, 0)),
-            (0, CURRENT, Way::Out) => call(libc::SYS_writev, args(iov, count, 0)),
-            _ => call(number, args(iov, count, flags)),
-        }
-    };
-    // SAFETY: `count` vectors are valid for the call; with 0 the pointer may be anything.
-    let vectors = if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(iov, count) } };
-    let room = if kind == libc::S_IFIFO { PIPE_WRITE } else { TERMINAL_WRITE };
-    let fits = vectors.iter().map(|vector| vector.iov_len).sum::<usize>() <= room;
-    // Other files take a list as it is or refuse it.
-    let takes_parts = kind == libc::S_IFIFO || kind == libc::S_IFCHR;
     if way == Way::Out && kind == 0 {
         // An eventfd is writable when there is room for 1: for more, the call may wait.
         return Attempt::Unsupported;
     }
-    if way == Way::In || fits || !takes_parts {
-        return plain(iov as usize, count);
+    let number = match (flags, offset, way) {
+        (0, CURRENT, Way::In) => libc::SYS_readv,
+        (0, CURRENT, Way::Out) => libc::SYS_writev,
+        _ => way.number(),
+    };
+    // SAFETY: the vectors and buffers are valid for the call.
+    let plain = |iov, count| unsafe { call(number, arguments(fd, iov, count, offset, flags)) };
+    // Other files take a list as it is or refuse it.
+    let takes_parts = kind == libc::S_IFIFO || kind == libc::S_IFCHR;
+    if way == Way::In || !takes_parts {
+        return plain(iov, count);
     }
-    // Writable means that there is room for some bytes. The partial write keeps the list's vectors, so
-    // that an invalid pointer among them has the same effect as in the whole.
+    // SAFETY: `count` vectors are valid for the call; with 0 the pointer may be anything.
+    let vectors = if count == 0 { &[] } else { unsafe { slice::from_raw_parts(iov, count) } };
+    let room = if kind == libc::S_IFIFO { PIPE_WRITE } else { TERMINAL_WRITE };
+    if vectors.iter().map(|vector| vector.iov_len).sum::<usize>() <= room {
+        return plain(iov, count);
+    }
+    let (head, used) = head(vectors, room);
+    plain(head.as_ptr(), used)
+}
+
+/// The arguments of `preadv2` and `pwritev2`, of which `readv` and `writev` take the first three. The offset is passed in
+/// two halves; the second is for 32-bit machines.
+fn arguments(
+    fd: RawFd,
+    iov: *const libc::iovec,
+    count: usize,
+    offset: u64,
+    flags: i32,
+) -> [usize; 6] {
+    [fd as usize, iov as usize, count, offset as usize, 0, flags as usize]
+}
+
+/// The beginning of a list of vectors, of at most `room` bytes, and how many vectors those are in. It keeps the
+/// list's vectors, so that an invalid pointer among them has the same effect as in the whole.
+fn head(vectors: &[libc::iovec], room: usize) -> ([libc::iovec; HEAD], usize) {
     let mut head = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; HEAD];
     let (mut used, mut left) = (0, room);
     for vector in vectors.iter().filter(|vector| vector.iov_len > 0) {
@@ -319,7 +359,7 @@ unsafe fn transfer(
         left -= head[used].iov_len;
         used += 1;
     }
-    plain(head.as_ptr() as usize, used)
+    (head, used)
 }
 
 /// The kind of the file `fd`: one of the `S_IF` constants, or 0 if it cannot be determined.
