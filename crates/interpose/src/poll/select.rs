@@ -114,25 +114,106 @@ const EVENTS: [i16; 3] = [
     libc::POLLPRI,
 ];
 
+/// Copies of the three sets: a set that is not given has none.
+type Sets = [Vec<Bits>; 3];
+
+/// A call of `select`, which the kernel may be asked several times.
+struct Selection<'u> {
+    form: Form,
+    /// How many bits of each set are looked at.
+    most: usize,
+    /// The caller's sets: null where one is not given.
+    given: [User<'u, Bits>; 3],
+    /// What they had when the call began: the kernel overwrites the sets with its answer.
+    asked: Sets,
+}
+
 /// `select` until `deadline`.
 fn select_until(form: Form, count: c_int, sets: [User<libc::fd_set>; 3], deadline: u64) -> Answer {
-    let Ok(most) = usize::try_from(count) else { return Err(libc::EINVAL) };
-    let most = if most > libc::FD_SETSIZE { most.min(numbers()) } else { most };
-    let words = most.div_ceil(Bits::BITS as usize);
-    let sets = sets.map(|set| set.cast::<Bits>());
-    for set in sets.iter().filter(|set| !set.is_null()) {
-        set.check(words)?;
+    let call = Selection::new(form, count, sets)?;
+    let mut wanted: Option<Vec<Wanted>> = None;
+    loop {
+        let mut answers = call.asked.clone();
+        let tried = call.attempt(&mut answers, Some(0));
+        match (tried, &wanted) {
+            (Err(libc::EINTR), _) => continue,
+            // All were there when the call began.
+            (Err(libc::EBADF), Some(wanted)) => match closed_of(wanted) {
+                // The number has another file by now.
+                closed if closed.is_empty() => continue,
+                closed => return call.end_with_closed(closed, wanted),
+            },
+            _ => {}
+        }
+        if tried != Ok(0) || nothing_yet(deadline) {
+            return call.end(tried?, &answers);
+        }
+        let wanted = wanted.get_or_insert_with(|| call.wanted());
+        match park(wanted, deadline) {
+            Woken::Perhaps => {}
+            Woken::Late => return call.end(0, &answers),
+            Woken::Failed(errno) => {
+                answers.clone_from(&call.asked);
+                let selected = or_happened(errno, || call.attempt(&mut answers, Some(0)))?;
+                return call.end(selected, &answers);
+            }
+            Woken::Closed(places) => {
+                let closed = places.into_iter().map(|fd| fd as c_int).collect();
+                return call.end_with_closed(closed, wanted);
+            }
+            Woken::Unsupported => {
+                answers.clone_from(&call.asked);
+                let left = left(deadline);
+                let selected = offload(|| call.attempt(&mut answers, left))?;
+                return call.end(selected, &answers);
+            }
+        }
     }
-    // Copied, because the kernel overwrites the sets with its answer.
-    let asked = sets.map(|set| {
-        let word = |place| {
-            // SAFETY: found above: a set that is given has as many bits as are to be looked at, in words.
-            unsafe { set.after(place).read_seen() }
-        };
-        if set.is_null() { Vec::new() } else { (0..words).map(word).collect() }
-    });
-    let give = |answers: &[Vec<Bits>; 3]| {
-        for (set, answer) in sets.iter().zip(answers).filter(|(set, _)| !set.is_null()) {
+}
+
+impl<'u> Selection<'u> {
+    /// Reads the sets.
+    ///
+    /// # Errors
+    /// What is wrong with the arguments.
+    fn new(
+        form: Form,
+        count: c_int,
+        sets: [User<'u, libc::fd_set>; 3],
+    ) -> Result<Selection<'u>, c_int> {
+        let Ok(most) = usize::try_from(count) else { return Err(libc::EINVAL) };
+        let most = if most > libc::FD_SETSIZE { most.min(numbers()) } else { most };
+        let words = words_of(most);
+        let given = sets.map(|set| set.cast::<Bits>());
+        for set in given.iter().filter(|set| !set.is_null()) {
+            set.check(words)?;
+        }
+        let asked = given.map(|set| {
+            let word = |place| {
+                // SAFETY: found above: a set that is given has as many bits as are to be looked at, in words.
+                unsafe { set.after(place).read_seen() }
+            };
+            if set.is_null() { Vec::new() } else { (0..words).map(word).collect() }
+        });
+        Ok(Selection { form, most, given, asked })
+    }
+
+    /// Makes the call with copies of the caller's sets, which the kernel overwrites.
+    fn attempt(&self, copies: &mut Sets, nanos: Option<u64>) -> Answer {
+        let mut sets = [User::NULL; 3];
+        for ((set, copy), given) in sets.iter_mut().zip(copies).zip(&self.given) {
+            if !given.is_null() {
+                // SAFETY: the copy has the bits that are looked at.
+                *set = unsafe { User::new(copy.as_mut_ptr()) };
+            }
+        }
+        readiness::select(self.form, self.most, sets, nanos.map(duration::timespec), User::NULL)
+    }
+
+    /// The call ends: the caller gets its answer, of `selected` files.
+    fn end(&self, selected: usize, answers: &Sets) -> Answer {
+        let words = words_of(self.most);
+        for (set, answer) in self.given.iter().zip(answers).filter(|(set, _)| !set.is_null()) {
             let each_page = (0..words).step_by(memory::PAGE / size_of::<Bits>());
             for place in each_page.chain(words.checked_sub(1)) {
                 // SAFETY: it is overwritten.
@@ -142,52 +223,66 @@ fn select_until(form: Form, count: c_int, sets: [User<libc::fd_set>; 3], deadlin
             // and the answer has as many words.
             unsafe { ptr::copy_nonoverlapping(answer.as_ptr(), set.pointer(), words) };
         }
-        Ok(())
-    };
-    let mut wanted: Option<Vec<Wanted>> = None;
-    loop {
-        let mut answers = asked.clone();
-        let tried = try_select(form, most, &sets, &mut answers, Some(0));
-        if tried == Err(libc::EINTR) {
-            continue;
-        }
-        if let (Err(libc::EBADF), Some(wanted)) = (tried, &wanted) {
-            // All were there when the call began.
-            let closed = closed_of(wanted);
-            // (Or the number has another file by now.)
-            if closed.is_empty() {
-                continue;
+        Ok(selected)
+    }
+
+    /// The call ends because some of its files were closed while it waited: these are ready for all that was asked, as
+    /// the kernel has it, and `select` says what the others are.
+    fn end_with_closed(&self, mut closed: Vec<c_int>, wanted: &[Wanted]) -> Answer {
+        loop {
+            let mut answers = self.asked.clone();
+            let mut ready = Vec::new();
+            for (place, set) in answers.iter_mut().enumerate() {
+                for &fd in &closed {
+                    let (word, bit) =
+                        (fd as usize / Bits::BITS as usize, 1 << (fd as u32 % Bits::BITS));
+                    let bits = set.get_mut(word).filter(|bits| **bits & bit != 0);
+                    if let Some(bits) = bits {
+                        *bits &= !bit;
+                        ready.push((place, word, bit));
+                    }
+                }
             }
-            let (selected, answers) = with_closed(form, most, &sets, &asked, closed, wanted)?;
-            return give(&answers).map(|()| selected);
-        }
-        if tried != Ok(0) || nothing_yet(deadline) {
-            let selected = tried?;
-            return give(&answers).map(|()| selected);
-        }
-        let wanted = wanted.get_or_insert_with(|| wanted_of(most, &asked));
-        match park(wanted, deadline) {
-            Woken::Perhaps => {}
-            Woken::Late => return give(&answers).map(|()| 0),
-            Woken::Failed(errno) => {
-                let mut answers = asked.clone();
-                let look = || try_select(form, most, &sets, &mut answers, Some(0));
-                let selected = or_happened(errno, look)?;
-                return give(&answers).map(|()| selected);
+            let selected = match self.attempt(&mut answers, Some(0)) {
+                Ok(selected) => selected + ready.len(),
+                // A signal interrupted the call though it did not wait.
+                Err(libc::EINTR) => continue,
+                // Another one is closed by now.
+                Err(libc::EBADF) => {
+                    closed.extend(closed_of(wanted));
+                    closed.sort_unstable();
+                    closed.dedup();
+                    continue;
+                }
+                Err(errno) => return Err(errno),
+            };
+            for (place, word, bit) in ready {
+                answers[place][word] |= bit;
             }
-            Woken::Closed(places) => {
-                let closed = places.into_iter().map(|fd| fd as c_int).collect();
-                let (selected, answers) = with_closed(form, most, &sets, &asked, closed, wanted)?;
-                return give(&answers).map(|()| selected);
-            }
-            Woken::Unsupported => {
-                let mut answers = asked.clone();
-                let left = left(deadline);
-                let selected = offload(|| try_select(form, most, &sets, &mut answers, left))?;
-                return give(&answers).map(|()| selected);
-            }
+            return self.end(selected, &answers);
         }
     }
+
+    /// The files that are waited for, each with the events that its sets ask for.
+    fn wanted(&self) -> Vec<Wanted> {
+        let has = |set: &Vec<Bits>, fd: usize| {
+            let word = set.get(fd / Bits::BITS as usize);
+            word.is_some_and(|word| word >> (fd % Bits::BITS as usize) & 1 != 0)
+        };
+        let events_of = |fd| {
+            let events = self.asked.iter().zip(EVENTS).filter(|(set, _)| has(set, fd));
+            events.fold(0, |sum, (_, events)| sum | u32::from(events as u16))
+        };
+        (0..self.most)
+            .map(|fd| Wanted::new(fd as c_int, events_of(fd), fd))
+            .filter(|wanted| wanted.events != 0)
+            .collect()
+    }
+}
+
+/// How many words have so many bits.
+fn words_of(bits: usize) -> usize {
+    bits.div_ceil(Bits::BITS as usize)
 }
 
 fn is_open(fd: c_int) -> bool {
@@ -197,50 +292,6 @@ fn is_open(fd: c_int) -> bool {
 /// Those of a call's files that are closed.
 fn closed_of(wanted: &[Wanted]) -> Vec<c_int> {
     wanted.iter().map(|one| one.fd).filter(|fd| !is_open(*fd)).collect()
-}
-
-/// The answer where some of a call's files were closed while it waited: these are ready for all that was asked, as the
-/// kernel has it, and `select` says what the others are.
-fn with_closed(
-    form: Form,
-    most: usize,
-    given: &[User<Bits>; 3],
-    asked: &[Vec<Bits>; 3],
-    mut closed: Vec<c_int>,
-    wanted: &[Wanted],
-) -> Result<(usize, [Vec<Bits>; 3]), c_int> {
-    loop {
-        let mut answers = asked.clone();
-        let mut ready = Vec::new();
-        for (place, set) in answers.iter_mut().enumerate() {
-            for &fd in &closed {
-                let (word, bit) =
-                    (fd as usize / Bits::BITS as usize, 1 << (fd as u32 % Bits::BITS));
-                let bits = set.get_mut(word).filter(|bits| **bits & bit != 0);
-                if let Some(bits) = bits {
-                    *bits &= !bit;
-                    ready.push((place, word, bit));
-                }
-            }
-        }
-        let selected = match try_select(form, most, given, &mut answers, Some(0)) {
-            Ok(selected) => selected + ready.len(),
-            // A signal interrupted the call though it did not wait.
-            Err(libc::EINTR) => continue,
-            // Another one is closed by now.
-            Err(libc::EBADF) => {
-                closed.extend(closed_of(wanted));
-                closed.sort_unstable();
-                closed.dedup();
-                continue;
-            }
-            Err(errno) => return Err(errno),
-        };
-        for (place, word, bit) in ready {
-            answers[place][word] |= bit;
-        }
-        return Ok((selected, answers));
-    }
 }
 
 /// How many descriptors the process has room for now.
@@ -254,37 +305,4 @@ fn numbers() -> usize {
         status.lines().find_map(|line| line.strip_prefix("FDSize:")?.trim().parse().ok())
     });
     size.unwrap_or(libc::FD_SETSIZE)
-}
-
-/// `select` with copies of the caller's sets.
-fn try_select(
-    form: Form,
-    most: usize,
-    given: &[User<Bits>; 3],
-    copies: &mut [Vec<Bits>; 3],
-    nanos: Option<u64>,
-) -> Answer {
-    let mut sets = [User::NULL; 3];
-    for ((set, copy), given) in sets.iter_mut().zip(copies).zip(given) {
-        if !given.is_null() {
-            // SAFETY: the copy has the bits that are looked at.
-            *set = unsafe { User::new(copy.as_mut_ptr()) };
-        }
-    }
-    readiness::select(form, most, sets, nanos.map(duration::timespec), User::NULL)
-}
-
-fn wanted_of(most: usize, sets: &[Vec<Bits>; 3]) -> Vec<Wanted> {
-    let has = |set: &Vec<Bits>, fd: usize| {
-        let word = set.get(fd / Bits::BITS as usize);
-        word.is_some_and(|word| word >> (fd % Bits::BITS as usize) & 1 != 0)
-    };
-    let events_of = |fd| {
-        let events = sets.iter().zip(EVENTS).filter(|(set, _)| has(set, fd));
-        events.fold(0, |sum, (_, events)| sum | u32::from(events as u16))
-    };
-    (0..most)
-        .map(|fd| Wanted::new(fd as c_int, events_of(fd), fd))
-        .filter(|wanted| wanted.events != 0)
-        .collect()
 }
