@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use carefree::{run, spawn};
@@ -121,11 +122,17 @@ fn what_came_before_a_file_is_closed_is_not_lost() {
             // A listener that is shut down ends the calls that wait for a connection.
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let fd = listener.as_raw_fd();
+            let begins = Arc::new(AtomicBool::new(false));
+            let begun = Arc::clone(&begins);
             let accepts = spawn(move || {
                 let none = std::ptr::null_mut();
+                begins.store(true, Ordering::Release);
                 // SAFETY: no address is wanted.
                 checked(unsafe { libc::accept(fd, none, none.cast()) })
             });
+            while !begun.load(Ordering::Acquire) {
+                carefree::yield_now();
+            }
             carefree::sleep(MOMENT);
             // SAFETY: no memory is involved.
             assert_eq!(unsafe { libc::shutdown(fd, libc::SHUT_RDWR) }, 0);
