@@ -48,22 +48,18 @@ mod tests {
 
     #[test]
     fn mistyped_names_are_told_of() {
-        let names = [
-            "CAREFREE_CARRIER",
-            "CAREFREE_TLSRESERVE",
-            "CAREFREE_COLOUR",
-            "CAREFREE_TEST_LIMIT",
-            "CAREFREE_STACK",
-            "carefree_stack",
-            "HOME",
+        let names = ["CARRIER", "TLSRESERVE", "COLOUR", "TEST_LIMIT", "STACK"];
+        let names = names.map(|name| format!("{PREFIX}{name}"));
+        let others = ["carefree_stack", "HOME"].map(String::from);
+        let variables = names.into_iter().chain(others);
+        let lines = among(variables.map(|name| (OsString::from(name), OsString::from("1"))));
+        let expected = [
+            "CARRIER is no setting, but CAREFREE_CARRIERS is",
+            "COLOUR is no setting: docs/settings.md has all of them",
+            "TLSRESERVE is no setting, but CAREFREE_TLS_RESERVE is",
         ];
-        let variables = names.map(|name| (OsString::from(name), OsString::from("1")));
-        let lines = [
-            "CAREFREE_CARRIER is no setting, but CAREFREE_CARRIERS is",
-            "CAREFREE_COLOUR is no setting: docs/settings.md has all of them",
-            "CAREFREE_TLSRESERVE is no setting, but CAREFREE_TLS_RESERVE is",
-            "carefree_stack is no setting, but CAREFREE_STACK is",
-        ];
-        assert_eq!(among(variables.into_iter()), lines);
+        let mut expected = expected.map(|line| format!("{PREFIX}{line}")).to_vec();
+        expected.push("carefree_stack is no setting, but CAREFREE_STACK is".into());
+        assert_eq!(lines, expected);
     }
 }
