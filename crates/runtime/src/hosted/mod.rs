@@ -20,7 +20,7 @@ mod time;
 
 pub use crate::carrier::meter::turn_on as measure_time;
 pub use crate::process::fork::{ForkHooks, set_fork_hooks};
-pub use crate::process::monitor::tell_of_kept;
+pub use crate::process::look::tell_of_kept;
 pub use adopt::{adopt, leave_faults, set_default_carriers, set_default_stack};
 pub use create::create;
 pub use thread::{

@@ -1,11 +1,15 @@
 //! What concerns the whole process: its runtimes, forks, shortage of memory, the search for deadlocks, counts.
 
 #[cfg(not(loom))]
+mod adding;
+#[cfg(not(loom))]
 pub(crate) mod deadlock;
 #[cfg(not(loom))]
 pub(crate) mod fork;
 #[cfg(not(loom))]
 pub(crate) mod global;
+#[cfg(not(loom))]
+pub(crate) mod look;
 #[cfg(not(loom))]
 pub(crate) mod metrics;
 #[cfg(not(loom))]
@@ -13,6 +17,8 @@ pub(crate) mod monitor;
 pub(crate) mod native;
 #[cfg(not(loom))]
 pub(crate) mod rescuer;
+#[cfg(not(loom))]
+mod rhythm;
 #[cfg(not(loom))]
 pub(crate) mod runtime;
 #[cfg(not(loom))]
