@@ -11,34 +11,34 @@
 
 struct waiter {
     pthread_t thread;
-    char *who;
+    char *label;
     pthread_barrier_t turn;
 };
 
-static void tell(const char *who, pthread_t thread) {
+static void tell(const char *label, pthread_t thread) {
     char name[16];
     assert(!pthread_getname_np(thread, name, sizeof name));
-    printf("%s: %s\n", who, name);
+    printf("%s: %s\n", label, name);
 }
 
-static void tell_itself(const char *who) {
+static void tell_itself(const char *label) {
     char name[16] = "", by_number[16] = "";
     assert(!prctl(PR_GET_NAME, name) && !syscall(SYS_prctl, PR_GET_NAME, by_number));
-    printf("%s: %s, %s\n", who, name, by_number);
-    tell(who, pthread_self());
+    printf("%s: %s, %s\n", label, name, by_number);
+    tell(label, pthread_self());
 }
 
 static void *waits(void *argument) {
     struct waiter *me = argument;
-    tell_itself(me->who);
+    tell_itself(me->label);
     pthread_barrier_wait(&me->turn);
     pthread_barrier_wait(&me->turn);
-    tell_itself(me->who);
+    tell_itself(me->label);
     return NULL;
 }
 
-static void begin(struct waiter *waiter, char *who) {
-    waiter->who = who;
+static void begin(struct waiter *waiter, char *label) {
+    waiter->label = label;
     assert(!pthread_barrier_init(&waiter->turn, NULL, 2));
     assert(!pthread_create(&waiter->thread, NULL, waits, waiter));
     pthread_barrier_wait(&waiter->turn);
