@@ -127,10 +127,18 @@ fn no_call_receives_more_than_the_kernel_transfers_at_once(kind: Kind) {
     });
     // With this flag TCP drops the bytes.
     let flags = libc::MSG_WAITALL | libc::MSG_TRUNC;
-    let buffer = std::ptr::NonNull::<u8>::dangling().as_ptr();
-    let op = Op::Receive { fd: here.as_raw_fd(), buffer, length: 3 << 30, flags };
+    // Addresses alone: an emulator of another processor checks them.
+    let length = 3 << 30;
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: new memory.
+    let place = unsafe { libc::mmap(std::ptr::null_mut(), length, access, kind, -1, 0) };
+    assert_ne!(place, libc::MAP_FAILED);
+    let op = Op::Receive { fd: here.as_raw_fd(), buffer: place.cast(), length, flags };
     bench.start(1, op);
     assert_eq!(bench.finish(1), 0x7fff_f000);
+    // SAFETY: nothing uses it any more.
+    unsafe { libc::munmap(place, length) };
     drop(here);
     writer.join().unwrap();
 }
