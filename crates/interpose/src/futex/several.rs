@@ -43,7 +43,7 @@ const PRIVATE: u64 = 2 | libc::FUTEX_PRIVATE_FLAG as u64;
 /// Has the calling fiber wait until one of the words is woken.
 ///
 /// # Safety
-/// As for the system call, whose arguments these are.
+/// As for the system call with these arguments.
 pub(crate) unsafe fn wait(arguments: [usize; 6]) -> c_long {
     let [waiters, count, flags, ..] = arguments;
     // What is wrong with other arguments, the kernel reports. It does not wait.

@@ -28,7 +28,7 @@ pub(super) const BATCH: usize = 64;
 /// The process's furnished stacks, by size: each is owned by its place here.
 struct Pool {
     idle: [Mapped<*mut FiberStack>; StackSize::CLASSES],
-    /// Those for whose places there was no memory: the first of each size, which has the next one in its record.
+    /// Stacks for which the lists had no memory: the first of each size. Its record has the address of the next one.
     unlisted: [*mut FiberStack; StackSize::CLASSES],
 }
 
