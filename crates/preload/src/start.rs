@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::slice;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
-use carefree_context::arch;
+use carefree_context::{arch, tls};
 use carefree_ground::text::Text;
 use carefree_ground::{kernel, memory};
 use carefree_interpose::host::{self, Host};
@@ -61,7 +61,8 @@ static AT_START: extern "C" fn() = {
         signal::find_sigsetjmp();
         signal::stand_in_for_handlers();
         host::set(&HOST);
-        carefree_context::tls::complete_attributes(thread::complete_attributes);
+        tls::complete_attributes(thread::complete_attributes);
+        tls::note_start();
     }
     at_start
 };

@@ -26,7 +26,7 @@ use std::ops::Range;
 use super::glibc::{DTV_FROM_TP, UNALLOCATED, debugger_field};
 use super::initial_values::InitialValues;
 use super::layout::Layout;
-use super::libraries::{Changes, Libraries, Room};
+use super::libraries::{Changes, Libraries, Room, has_plug_ins};
 use super::pristine::{self, BLOCK_MAX, STACK, UNIT};
 use super::symbols::{STATIC, symbol};
 use crate::loader;
@@ -252,8 +252,9 @@ fn reserve(used: usize) -> Result<usize, String> {
             None => {
                 // The rest of the first page, but never less than common libraries need.
                 let rest = 4096_usize.saturating_sub(used + FIRST_FRAMES).max(RESERVE_MIN);
-                // A host's later libraries must not end it.
-                if object::own().is_behind_libc() { rest.max(loaders_reserve(used)) } else { rest }
+                // A host's later libraries must not end it, nor one of many plug-ins a program.
+                let more_will_come = object::own().is_behind_libc() || has_plug_ins();
+                if more_will_come { rest.max(loaders_reserve(used)) } else { rest }
             }
             Some(text) => text
                 .to_str()

@@ -79,6 +79,22 @@ use crate::loader;
 /// never gets it; no relocation takes this long.
 const SETTLING: Duration = Duration::from_secs(10);
 
+/// The libraries that the loader had loaded when [`note_start`] was called; without it, more than it ever loads.
+static AT_START: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// Notes that the program has not run yet: libraries loaded from here on are plug-ins.
+///
+/// A program that has loaded some before its first fiber will probably load more. Fibers then keep as much room
+/// for the variables of such libraries as the loader does.
+pub fn note_start() {
+    AT_START.store(Changes::now().loads, Ordering::Relaxed);
+}
+
+/// Whether the program has loaded plug-ins: see [`note_start`].
+pub(super) fn has_plug_ins() -> bool {
+    Changes::now().loads > AT_START.load(Ordering::Relaxed)
+}
+
 /// Makes all running threads of the process execute a memory barrier, if the kernel can.
 fn interrupt_others() {
     let _ = membarrier::register();

@@ -118,6 +118,7 @@ pub use block::Block;
 pub use getattr::{Complete, complete_attributes};
 pub use ids::is_fiber_id;
 pub use layout::Layout;
+pub use libraries::note_start;
 
 /// Blocks other threads from building and retiring blocks until [`release`].
 pub(crate) fn hold() {

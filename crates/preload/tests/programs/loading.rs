@@ -43,6 +43,12 @@ fn threads_find_the_initial_values_of_libraries_that_are_loaded_later() {
     compare_with_library("later.c");
 }
 
+/// Programs with many plug-ins, as interpreters are, load their last ones when threads are there.
+#[test]
+fn a_program_that_has_loaded_a_plug_in_may_load_a_large_one() {
+    compare_with_library("plug_ins.c");
+}
+
 /// Functions that it calls, it finds when it first calls them.
 #[test]
 fn programs_that_lie_at_fixed_addresses_have_addresses_of_functions() {
