@@ -186,7 +186,7 @@ impl Builder {
         // Panics before the fiber is counted.
         self.refuse_nul();
         scope.data.enter();
-        let slot = Arc::new(Lock::new(None));
+        let slot = Arc::new(Slot(Lock::new(None)));
         let (data, result) = (Arc::clone(&scope.data), Arc::clone(&slot));
         let child = move || {
             let outcome = panic::catch_unwind(AssertUnwindSafe(|| __rust_begin_short_backtrace(f)));
@@ -194,10 +194,10 @@ impl Builder {
                 data.panics.fetch_add(1, Ordering::Relaxed);
                 data.failed();
             }
-            *result.lock() = Some(outcome);
+            *result.0.lock() = Some(outcome);
             // Drops the value if the handle is gone. Before the scope's wait can end, for the value may
             // borrow.
-            drop_quietly(result);
+            drop(result);
             data.leave();
         };
         // SAFETY: `scope` does not return before `leave`. When the fiber calls that, `f` is gone, and its
@@ -222,12 +222,20 @@ fn told(outcome: Outcome) {
     }
 }
 
-type Slot<T> = Arc<Lock<Option<Result<T, Box<dyn Any + Send>>>>>;
+/// Where a scoped fiber leaves its outcome, for its handle.
+struct Slot<T>(Lock<Option<Result<T, Box<dyn Any + Send>>>>);
+
+impl<T> Drop for Slot<T> {
+    /// Of the handle and the fiber, the last one drops an outcome that nothing has taken.
+    fn drop(&mut self) {
+        drop_quietly(self.0.lock().take());
+    }
+}
 
 /// Owns the right to wait for a scoped fiber's end and take its value.
 pub struct ScopedJoinHandle<'scope, T> {
     handle: JoinHandle<()>,
-    slot: Slot<T>,
+    slot: Arc<Slot<T>>,
     data: Arc<Data>,
     scope: PhantomData<&'scope ()>,
 }
@@ -241,7 +249,7 @@ impl<T> ScopedJoinHandle<'_, T> {
         let ScopedJoinHandle { handle, slot, data, .. } = self;
         // The fiber catches panics of its function, so an error is that of an interrupted wait.
         handle.join()?;
-        let outcome = slot.lock().take();
+        let outcome = slot.0.lock().take();
         let outcome = outcome.expect("a scoped fiber leaves its outcome when it ends");
         if outcome.is_err() {
             // The caller gets it, so the scope need not panic for it.

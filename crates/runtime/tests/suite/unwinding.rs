@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use carefree_runtime::{park_timeout, run, sleep, spawn, yield_now};
+use carefree_runtime::{park_timeout, run, scope, sleep, spawn, yield_now};
 
 use crate::common::{in_a_process, is_child, own_tls, panic_on_purpose, text, until};
 
@@ -113,6 +113,35 @@ fn a_detached_value_whose_destructor_panics_ends_the_process() {
         return;
     }
     let name = "unwinding::a_detached_value_whose_destructor_panics_ends_the_process";
+    let output = in_a_process(name, &[]);
+    assert_eq!(output.status.signal(), Some(6), "{}", text(&output));
+    assert!(
+        text(&output).contains("a fiber's result panicked when it was dropped"),
+        "{}",
+        text(&output)
+    );
+}
+
+#[test]
+fn a_scoped_value_whose_destructor_panics_ends_the_process_with_its_handle() {
+    struct Bad;
+    impl Drop for Bad {
+        fn drop(&mut self) {
+            panic_on_purpose();
+        }
+    }
+    if is_child() {
+        let dropped = catch_unwind(|| {
+            scope(|s| {
+                let handle = s.spawn(|| Bad);
+                until("the fiber has ended", || handle.is_finished());
+                drop(handle);
+            });
+        });
+        println!("went on: {}", dropped.is_err());
+        return;
+    }
+    let name = "unwinding::a_scoped_value_whose_destructor_panics_ends_the_process_with_its_handle";
     let output = in_a_process(name, &[]);
     assert_eq!(output.status.signal(), Some(6), "{}", text(&output));
     assert!(
