@@ -33,6 +33,7 @@ const CASES: &[Case] = &[
     ),
     ("parked_by_std", parked_by_std, &["carefree: deadlock", "parked by std::thread::park"]),
     ("a_semaphore_that_a_handler_posts", a_semaphore_that_a_handler_posts, &[]),
+    ("a_wait_that_a_handler_ends", a_wait_that_a_handler_ends, &[]),
     ("a_thread_in_the_kernel", a_thread_in_the_kernel, &[]),
     ("a_wait_with_a_limit", a_wait_with_a_limit, &[]),
 ];
@@ -89,7 +90,7 @@ fn one_semaphore_of_c() {
     named("it", || wait_for(SEMAPHORE.get())).join().unwrap();
 }
 
-/// A signal handler may post. Nothing else ends a wait without a thread.
+/// A signal handler may post.
 fn a_semaphore_that_a_handler_posts() {
     extern "C" fn post(_signal: libc::c_int) {
         // SAFETY: a semaphore; this may be called by a handler.
@@ -101,6 +102,20 @@ fn a_semaphore_that_a_handler_posts() {
         libc::alarm(4);
     }
     named("it", || wait_for(SEMAPHORE.get())).join().unwrap();
+}
+
+/// A signal handler may end the process as it likes.
+fn a_wait_that_a_handler_ends() {
+    extern "C" fn end(_signal: libc::c_int) {
+        // SAFETY: this may be called by a handler.
+        unsafe { libc::_exit(0) };
+    }
+    // SAFETY: a handler that does what handlers may do; a time in the future.
+    unsafe {
+        libc::signal(libc::SIGALRM, end as extern "C" fn(libc::c_int) as usize);
+        libc::alarm(4);
+    }
+    named("it", thread::park).join().unwrap();
 }
 
 fn wait_for(semaphore: *mut libc::sem_t) {

@@ -26,8 +26,8 @@
 //! A fiber that waits for an offloaded call counts as running: nothing is dormant while such calls are under
 //! way. They are counted before the look at the runtimes, for a later call was begun by a fiber that ran.
 //!
-//! *Signal handlers* run on threads that wait, and may do one thing that ends a wait: `sem_post`. So where a
-//! fiber waits for a semaphore of C's and the program handles signals, there is a suspicion at most.
+//! *Signal handlers* run on threads that wait. They may post a semaphore, jump out of the wait, or end the
+//! process in their own way. So where the program handles signals, there is a suspicion at most.
 
 use std::time::Duration;
 
@@ -109,7 +109,7 @@ pub(crate) fn look(seen: &mut Seen) {
     let watching = hooks::get().map_or(0, |hooks| (hooks.threads)());
     let none_left = threads == carriers + monitor::threads() + rescuer::threads() + watching + idle
         && offload::threads() == offload_threads
-        && !a_handler_may_wake(status);
+        && !handles_signals(status);
     if none_left {
         report("deadlock: every fiber waits, and no thread is left that could wake one");
         std::process::abort();
@@ -129,18 +129,12 @@ fn spawned_threads_wait() -> bool {
     all
 }
 
-/// Whether a fiber waits for a semaphore of C's, and the program has signal handlers, which could post it.
-fn a_handler_may_wake(status: &[u8]) -> bool {
-    let mut waited = false;
-    registry::for_each_alive(|fiber| {
-        let reason = Reason::from_code(fiber.reason.load(Ordering::Relaxed));
-        waited |= fiber.episode.is_waiting() && reason == Reason::PosixSemaphore;
-    });
-    let handled = number_after(b"SigCgt:", 16, status);
-    waited && handled.is_none_or(|signals| signals & !OURS != 0)
+/// Whether the program has signal handlers: see the module.
+fn handles_signals(status: &[u8]) -> bool {
+    number_after(b"SigCgt:", 16, status).is_none_or(|signals| signals & !OURS != 0)
 }
 
-/// Signals, as bits, with handlers that post no semaphore: std's and the runtime's for faults, the watchdog's
+/// Signals, as bits, with handlers that are not the program's: std's and the runtime's for faults, the watchdog's
 /// (SIGURG), and libc's (32 and 33, for cancellation and `set*id`).
 const OURS: u64 = bit(libc::SIGSEGV) | bit(libc::SIGBUS) | bit(libc::SIGURG) | bit(32) | bit(33);
 
