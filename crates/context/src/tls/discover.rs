@@ -35,9 +35,10 @@ use crate::object;
 /// Bytes of a fiber's first page that the runtime's bookkeeping and the fiber's first frames get
 /// before the reserve does.
 const FIRST_FRAMES: usize = 1280;
-/// The least reserve for libraries loaded later; libstdc++ and libgomp fit. On aarch64 the loader
-/// also places libraries there that do not need it, up to 512 bytes (`rtld.optional_static_tls`).
-const RESERVE_MIN: usize = if cfg!(target_arch = "x86_64") { 256 } else { 576 };
+/// The least reserve for libraries loaded later; libstdc++ and libgomp fit, and a library with Carefree in it.
+/// On aarch64 the loader also places libraries there that do not need it, up to 512 bytes
+/// (`rtld.optional_static_tls`).
+const RESERVE_MIN: usize = if cfg!(target_arch = "x86_64") { 320 } else { 576 };
 
 /// What glibc leaves for them by default, rounded up.
 const LOADERS_RESERVE: usize = 2048;
