@@ -55,8 +55,8 @@ pub struct Host {
     /// What a clock of processor time shows the calling hosted thread.
     pub time_used: fn(libc::clockid_t) -> Option<TimeUsed>,
     /// To be called by a hosted thread before a system call that it makes by its number (`true`), and after it: unless
-    /// its cancellation is asynchronous, it is not cancelled meanwhile.
-    pub within_syscall: fn(bool),
+    /// its cancellation is asynchronous, it is not cancelled meanwhile. Returns whether that was so before.
+    pub within_syscall: fn(bool) -> bool,
     /// Whether cancellation of the calling hosted thread is asynchronous.
     pub ends_anywhere: fn() -> bool,
     /// Takes a signal of a set that was sent to the calling hosted thread, which blocks it. Until the next
@@ -200,6 +200,15 @@ pub(crate) fn end_number() {
     if let Some(host) = get() {
         (host.within_syscall)(false);
     }
+}
+
+/// Makes a call at which no thread is cancelled by others that could be cut short by cancellation.
+pub(crate) fn steadily<R>(call: impl FnOnce() -> R) -> R {
+    let Some(host) = get() else { return call() };
+    let before = (host.within_syscall)(true);
+    let result = call();
+    (host.within_syscall)(before);
+    result
 }
 
 /// Ends the calling hosted thread at the beginning of a call, if it was cancelled: the call is not made then.

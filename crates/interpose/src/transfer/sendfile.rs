@@ -7,6 +7,7 @@ use libc::off_t;
 
 use crate::call::answer::{Answer, answer, is_end};
 use crate::call::buffers::LONGEST;
+use crate::call::host::steadily;
 use crate::call::sys::{self, Number};
 use crate::call::uninterrupted::uninterrupted;
 use crate::call::user::User;
@@ -67,13 +68,16 @@ fn send_file(to: c_int, from: c_int, offset: User<off_t>, count: usize) -> Answe
         // The kernel refuses this at once.
         _ if !is_sent_to(to) => plainly(),
         // To the kernel this is the same call.
-        Kind::Pipe if blocking(to) => splice_all_kinds(from, offset, to, User::NULL, count, 0),
+        Kind::Pipe if blocking(to) => {
+            steadily(|| splice_all_kinds(from, offset, to, User::NULL, count, 0))
+        }
         // Only the kernel knows how it divides the data into messages.
         Kind::Socket if blocking(to) && option(to, libc::SO_TYPE) != Ok(libc::SOCK_STREAM) => {
             offload::on_file(to, plainly)
         }
         Kind::Socket | Kind::Device if blocking(to) => {
-            match copy((to, target.kind), (from, source), offset, count.min(LONGEST))? {
+            let ends = ((to, target.kind), (from, source));
+            match steadily(|| copy(ends.0, ends.1, offset, count.min(LONGEST)))? {
                 Some(sent) => Ok(sent),
                 // The kernel reports what is wrong with the source. A disk may have to fail once more for
                 // that.

@@ -61,11 +61,9 @@ fn word_of<'a>(me: HostedThread) -> Option<&'a AtomicU32> {
 }
 
 /// The calling hosted thread begins a system call by its number, or has ended it. `syscall` is no call at which threads
-/// are cancelled: a request takes effect at the next one that is.
-pub(crate) fn within_syscall(begins: bool) {
-    if let Some((me, record)) = record::current() {
-        spare(me, record, begins);
-    }
+/// are cancelled: a request takes effect at the next one that is. Whether the thread was in one before.
+pub(crate) fn within_syscall(begins: bool) -> bool {
+    record::current().is_some_and(|(me, record)| spare(me, record, begins))
 }
 
 /// Has the calling hosted thread take no notice of cancellation, or take notice again; whether it took none before.
