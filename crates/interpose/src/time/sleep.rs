@@ -7,6 +7,7 @@
 
 use std::ffi::{c_int, c_uint};
 
+use carefree_ground::kernel;
 use carefree_runtime::clock;
 use carefree_runtime::{Outcome, Reason, wait};
 use libc::{clockid_t, timespec};
@@ -99,10 +100,34 @@ fn sleep_absolute(clock: clockid_t, time: u64) -> c_int {
     }
 }
 
-/// Sleeps until another hosted thread has used so much time of a processor: as much as `time` says, or, with room
-/// for what is `left`, as much more than `used`. Returns an `errno`, or 0.
+/// What a clock shows of the time of processors that a process has used; `None` for other clocks, and where it has
+/// ended.
+fn time_of_process(clock: clockid_t) -> Option<u64> {
+    /// The lowest bits of the clock of a process by its number (`CPUCLOCK_SCHED`, without `CPUCLOCK_PERTHREAD_MASK`).
+    const OF_PROCESS: clockid_t = 2;
+    if clock != libc::CLOCK_PROCESS_CPUTIME_ID && !(clock < 0 && clock & 7 == OF_PROCESS) {
+        return None;
+    }
+    let mut used = timespec { tv_sec: 0, tv_nsec: 0 };
+    let arguments = [clock as usize, (&raw mut used) as usize, 0, 0, 0, 0];
+    // Not by libc's function, at whose end signals are handled: one that has cut the sleep short would be gone.
+    // SAFETY: there is room for the answer.
+    unsafe { kernel::call(libc::SYS_clock_gettime, arguments) }.ok()?;
+    span(&used).ok()
+}
+
+/// How many seconds of processors' time may be used in one second.
+fn processors() -> u64 {
+    // SAFETY: asks for a number.
+    unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.max(1) as u64
+}
+
+/// Sleeps until another hosted thread, or a process, has used so much time of processors, of which at most so many run
+/// it at a time: as much as `time` says, or, with room for what is `left`, as much more than `used`. Returns an `errno`,
+/// or 0.
 fn sleep_until_used(
-    clock: clockid_t,
+    look: impl Fn() -> Option<u64>,
+    processors: u64,
     mut used: u64,
     time: User<timespec>,
     left: Option<User<timespec>>,
@@ -117,12 +142,15 @@ fn sleep_until_used(
     let [first, most] = PAUSE;
     let mut pause = first;
     while used < wanted {
-        // A thread uses no more than there is.
-        let deadline = duration::from_now((wanted - used).max(pause));
+        // No more is used than there is.
+        let deadline = duration::from_now(((wanted - used) / processors).max(pause));
         wait::sleep_until(deadline, Reason::Sleep);
-        let now = host::get().and_then(|host| (host.time_used)(clock));
+        let now = look();
         if clock::now() < deadline && !host::waits_on() {
-            let rest = wanted.saturating_sub(now.map_or(used, |now| now.nanos));
+            if !host::is_hosted() {
+                return 0;
+            }
+            let rest = wanted.saturating_sub(now.unwrap_or(used));
             return match left.filter(|left| !left.is_null()).map(|left| left.write(timespan(rest)))
             {
                 Some(Err(errno)) => errno,
@@ -131,8 +159,8 @@ fn sleep_until_used(
         }
         // It has ended: the kernel knows no such clock.
         let Some(now) = now else { return libc::EINVAL };
-        pause = if now.nanos == used { (pause * 2).min(most) } else { first };
-        used = now.nanos;
+        pause = if now == used { (pause * 2).min(most) } else { first };
+        used = now;
     }
     0
 }
@@ -170,12 +198,23 @@ interpose! {
                 time.map_or_else(|errno| errno, |time| sleep_absolute(clock, time))
             }
             // Clocks of processor time, alarms, and invalid ones.
-            _ => match host::get().and_then(|host| (host.time_used)(clock)) {
-                // It would never end.
-                Some(used) if used.by_caller => libc::EINVAL,
-                Some(used) => sleep_until_used(clock, used.nanos, time, (!absolute).then_some(left)),
-                None => offload(|| original(clock, flags, time, left)),
-            },
+            _ => {
+                let left_of_span = (!absolute).then_some(left);
+                let look = || host::get().and_then(|host| (host.time_used)(clock));
+                match (look(), time_of_process(clock)) {
+                    // It would never end.
+                    (Some(used), _) if used.by_caller => libc::EINVAL,
+                    (Some(used), _) => {
+                        let look = || look().map(|now| now.nanos);
+                        sleep_until_used(look, 1, used.nanos, time, left_of_span)
+                    }
+                    (None, Some(used)) => {
+                        let look = || time_of_process(clock);
+                        sleep_until_used(look, processors(), used, time, left_of_span)
+                    }
+                    (None, None) => offload(|| original(clock, flags, time, left)),
+                }
+            }
         };
         let slept = sleep();
         if slept == libc::EINTR {
