@@ -19,7 +19,7 @@ use crate::io::stream::{
 };
 use crate::io::{reopen, seekable, terminal};
 use crate::socket::message::Message;
-use crate::socket::send_rest::transmit_rest;
+use crate::socket::send_rest::{reset, transmit_rest};
 use crate::wait::multi_step::MultiStep;
 use crate::wait::offload;
 use crate::wait::parking::{self, On, Parked};
@@ -174,6 +174,11 @@ fn write_when_ready(op: &UserOp, on: On, deadline: u64) -> Parked {
             Parked::Answered(Ok(events)) => events,
             ended => return ended,
         };
+        if events & libc::POLLERR as usize != 0 {
+            if let Some(errno) = reset(on.fd) {
+                return Parked::Answered(Err(errno));
+            }
+        }
         match op.attempt() {
             Attempt::Done(result) => {
                 return Parked::Answered(usize::try_from(result).map_err(|_| -result));

@@ -58,10 +58,11 @@ pub(crate) fn transmit_rest(
         };
         let answer = match parked {
             Parked::Late => Err(libc::EAGAIN),
-            Parked::Answered(Err(libc::EPIPE)) if !begun && steps.go_on() => {
+            Parked::Answered(Err(libc::EPIPE)) if !begun && steps.go_on() => match reset(fd) {
+                Some(errno) => Err(errno),
                 // Tried again here, for the signal. (After a part, the next call raises it.)
-                plain_message(number, fd, rest.lend(), flags | libc::MSG_DONTWAIT)
-            }
+                None => plain_message(number, fd, rest.lend(), flags | libc::MSG_DONTWAIT),
+            },
             Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
                 let rest = rest.lend();
                 steps.offload(|| plain_message(number, fd, rest, flags))
@@ -79,6 +80,16 @@ pub(crate) fn transmit_rest(
             answer => return or_so_far(sent, answer),
         }
     }
+}
+
+/// The error by which a peer of `AF_UNIX` has ended with bytes that it has not received. A thread that waits to send is
+/// told of it, without `SIGPIPE`; a call that begins later fails with `EPIPE`.
+pub(crate) fn reset(fd: c_int) -> Option<c_int> {
+    if option(fd, libc::SO_DOMAIN) != Ok(libc::AF_UNIX) {
+        return None;
+    }
+    // (Asked for, it is gone from the socket, as natively.)
+    option(fd, libc::SO_ERROR).ok().filter(|errno| *errno != 0)
 }
 
 /// Sends a message that goes whole or not at all, when there is room for it.
