@@ -143,10 +143,23 @@ fn wait(mutex: User<Mutex>, deadline: impl FnOnce() -> Result<u64, c_int>) -> c_
 #[inline(always)]
 fn try_lock(mutex: User<Mutex>) -> c_int {
     let result = pthread_mutex_trylock::original(mutex);
-    if result == libc::EOWNERDEAD || result == libc::ENOTRECOVERABLE {
-        own(mutex, result);
+    match result {
+        libc::EOWNERDEAD | libc::ENOTRECOVERABLE => {
+            own(mutex, result);
+            result
+        }
+        libc::ESRCH | libc::EINVAL => try_without_ceiling(mutex),
+        _ => result,
     }
-    result
+}
+
+/// Locks a mutex with a priority ceiling if it is free. libc would first raise the caller's priority to the ceiling, and
+/// has failed: the kernel does not know the thread's number, or not the policy that the thread has set. But libc has
+/// noted the ceiling, and raises the priority no more while the note is there. Nothing takes that attempt's note away.
+#[cold]
+#[inline(never)]
+fn try_without_ceiling(mutex: User<Mutex>) -> c_int {
+    pthread_mutex_trylock::original(mutex)
 }
 
 /// The part of a mutex's word that is the owner's number.

@@ -51,6 +51,12 @@ fn mutexes_that_cannot_be_shared_with_processes_are_told_of() {
     }
 }
 
+/// (On threads that have set a realtime policy themselves.)
+#[test]
+fn mutexes_with_ceilings_are_locked() {
+    compare_c("ceilings.c");
+}
+
 #[test]
 fn threads_wait_for_each_other() {
     compare_c("locks.c");
