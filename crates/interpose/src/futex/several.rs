@@ -47,7 +47,7 @@ const PRIVATE: u64 = 2 | libc::FUTEX_PRIVATE_FLAG as u64;
 pub(crate) unsafe fn wait(arguments: [usize; 6]) -> c_long {
     let [waiters, count, flags, ..] = arguments;
     // What is wrong with other arguments, the kernel reports. It does not wait.
-    let has_room = flags == 0 && (1..MOST).contains(&count);
+    let has_room = flags == 0 && waiters != 0 && (1..MOST).contains(&count);
     if !host::is_hosted() || wait::holds_loader() || !has_room {
         // SAFETY: as this function demands, and it waits for the pool's thread.
         let call = || unsafe { kernel::call(libc::SYS_futex_waitv, arguments) };

@@ -7,8 +7,8 @@
 use std::ffi::{c_int, c_uint};
 use std::mem;
 
+use carefree_runtime::Reason;
 use carefree_runtime::waiters::Seat;
-use carefree_runtime::{Reason, clock};
 use libc::{mmsghdr, msghdr, timespec};
 
 use crate::call::answer::{Answer, answer};
@@ -30,7 +30,7 @@ use crate::wait::user_op::UserOp;
 
 interpose! {
     /// `recvmmsg(2)`. As on Linux, the timeout is checked after each message and does not end the wait for
-    /// one. Afterwards it holds the time that is left.
+    /// one. Afterwards it holds the time that was left when the last message had come.
     safe fn recvmmsg(
         fd: c_int,
         messages: User<mmsghdr>,
@@ -94,6 +94,8 @@ fn receive_messages(
     let seat = Seat::new();
     let mut steps = MultiStep::new(fd, &seat);
     let mut got = 0;
+    // When the last message had come.
+    let mut time_left = 0;
     let ended = loop {
         if got > 0 && !steps.go_on() {
             break Ok(got);
@@ -116,7 +118,8 @@ fn receive_messages(
             Ok(more) => got += more,
             Err(errno) => break Err(errno),
         }
-        if got >= count || until <= clock::now() {
+        time_left = duration::left(until);
+        if got >= count || time_left == 0 {
             break Ok(got);
         }
         if of_one {
@@ -137,6 +140,7 @@ fn receive_messages(
                     Ok(more) => got += more,
                     Err(errno) => break Err(errno),
                 }
+                time_left = duration::left(until);
                 if got >= count {
                     break Ok(got);
                 }
@@ -147,7 +151,7 @@ fn receive_messages(
         return ended;
     }
     if !timeout.is_null() {
-        timeout.write(duration::timespec(duration::left(until)))?;
+        timeout.write(duration::timespec(time_left))?;
     }
     Ok(got)
 }

@@ -138,12 +138,18 @@ fn answer(errno: c_int) -> c_int {
     -1
 }
 
+/// Whether libc keeps this signal for itself: for cancellation, and for `setuid` and its kin.
+fn is_libcs(signal: c_int) -> bool {
+    matches!(signal, 32 | 33)
+}
+
 stand_in! {
     /// `pthread_kill(3)`.
     fn pthread_kill(thread: pthread_t, signal: c_int) -> c_int {
         // SAFETY: the caller's arguments.
         unsafe {
             match record::find(thread) {
+                Some(_) if is_libcs(signal) => libc::EINVAL,
                 Some((thread, _)) => send(thread, signal),
                 None if hosted::is_gone(thread as usize) => libc::ESRCH,
                 None => next(thread, signal),
@@ -156,6 +162,7 @@ stand_in! {
         // SAFETY: the caller's arguments.
         unsafe {
             match record::find(thread) {
+                Some(_) if is_libcs(signal) => libc::EINVAL,
                 Some((thread, _)) => {
                     let value = value.sival_ptr as usize;
                     send_told(thread, signal, || sent::told(signal, libc::SI_QUEUE, value))

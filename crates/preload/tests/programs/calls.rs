@@ -38,6 +38,12 @@ fn what_the_kernel_answers_at_once_is_not_waited_for() {
     compare_c("at_once.c");
 }
 
+/// Cancellation at `sendfile`, sleeps by a process's clock, peers that end amid a wait, and numbers that are refused.
+#[test]
+fn odd_waits_end_and_wrong_numbers_are_refused_as_natively() {
+    compare_c("refused.c");
+}
+
 #[test]
 fn calls_end_halfway_as_by_the_kernel() {
     compare_c("halfway.c");
