@@ -57,6 +57,12 @@ fn mutexes_with_ceilings_are_locked() {
     compare_c("ceilings.c");
 }
 
+/// The other waits within libc, unseen.
+#[test]
+fn a_thread_that_holds_a_stream_wakes_in_time() {
+    compare_c("held_stream.c");
+}
+
 #[test]
 fn threads_wait_for_each_other() {
     compare_c("locks.c");

@@ -222,7 +222,10 @@ impl Carrier {
             unsafe { if may_find_others { self.poll() } else { self.peek() } };
             let found = self.find_here().or_else(|| self.steal());
             if found.is_some() || runtime.has_stopped() {
-                runtime.wake(sleepers.found(self.kept_others(), || runtime.has_submissions()));
+                // A timer that no sleeper knows of is left: the one that sleeps longest may have looked when this
+                // carrier was down, and saw to its timers itself. The fiber that it found may keep it.
+                let more = || runtime.has_submissions() || runtime.has_unkept_timer();
+                runtime.wake(sleepers.found(self.kept_others(), more));
                 // What became ready together was left to this search.
                 if self.own_tls && !self.queue.is_empty() {
                     self.announce();
