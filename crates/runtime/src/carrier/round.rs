@@ -222,9 +222,10 @@ impl Carrier {
             unsafe { if may_find_others { self.poll() } else { self.peek() } };
             let found = self.find_here().or_else(|| self.steal());
             if found.is_some() || runtime.has_stopped() {
-                // A timer that no sleeper knows of is left: the one that sleeps longest may have looked when this
-                // carrier was down, and saw to its timers itself. The fiber that it found may keep it.
-                let more = || runtime.has_submissions() || runtime.has_unkept_timer();
+                // A timer that no sleeper knows of: those that sleep looked while this carrier was down, and saw to
+                // its timers itself. The fiber that it has found may keep it. (One that dozes looks soon.)
+                let has_unkept_timer = || !sleepers.some_doze() && runtime.has_unkept_timer();
+                let more = || runtime.has_submissions() || has_unkept_timer();
                 runtime.wake(sleepers.found(self.kept_others(), more));
                 // What became ready together was left to this search.
                 if self.own_tls && !self.queue.is_empty() {
