@@ -28,7 +28,7 @@ use crate::kept;
 use crate::signal::set::{OURS, bit, change_kernels};
 use crate::signal::{alternate, deliver, handler};
 use crate::thread::record::{self, Record};
-use crate::thread::{ends_anywhere, leave_wait, resume_wait, return_address, test_cancel};
+use crate::thread::{ends_anywhere, leave_wait, resume_wait, return_addresses, test_cancel};
 
 /// Where the code lies in which no handler is called:
 /// this library's, libc's, the loader's and the kernel's. (Not in the program's memory, of which none may be left.)
@@ -182,8 +182,9 @@ fn is_called_by_us(stack: usize, record: &Record) -> bool {
     const WORDS: usize = 96;
     let words = WORDS.min((readable_end(stack) - stack) / size_of::<usize>());
     // All that lies above these has called the thread's function, if that runs, or a handler.
-    let end = if record.inside.load(Ordering::Relaxed) { return_address() } else { 0 };
-    let ends = [end, handler::return_address()];
+    let inside = record.inside.load(Ordering::Relaxed);
+    let [thread, main] = if inside { return_addresses() } else { [0; 2] };
+    let ends = [thread, main, handler::return_address()];
     for index in 0..words {
         let place = ptr::with_exposed_provenance::<usize>(stack).wrapping_add(index);
         // SAFETY: the interrupted frame lies there, or others above it.

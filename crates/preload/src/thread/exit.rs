@@ -9,6 +9,7 @@ use carefree_runtime::hosted::{self, HostedThread};
 use crate::signal;
 use crate::thread::alive;
 use crate::thread::cancel::{begin_end, begin_return};
+use crate::thread::main;
 use crate::thread::record::{self, MAIN};
 
 /// Calls the program's `main` on a frame to which `pthread_exit` can unwind.
@@ -16,12 +17,13 @@ use crate::thread::record::{self, MAIN};
 /// # Safety
 /// To be called by libc, once, with `main`'s arguments.
 pub(crate) unsafe fn run_main(
-    main: usize,
+    program: usize,
     count: c_int,
     arguments: *mut *mut c_char,
     environment: *mut *mut c_char,
 ) -> c_int {
     let mut exited = 0;
+    let main = main::caller_of(program);
     let count = ptr::without_provenance_mut(count as usize);
     // SAFETY: the first thread calls it, and the program's `main` takes these. (The first is an `int`, in the same register.)
     let status =

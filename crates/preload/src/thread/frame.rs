@@ -37,8 +37,8 @@ impl Record {
     }
 }
 
-/// Where a thread's function returns to: above it, a thread's stack is this library's.
-pub(crate) fn return_address() -> usize {
+/// Where a thread's function returns to.
+pub(super) fn return_address() -> usize {
     unsafe extern "C" {
         static carefree_hosted_return: u8;
     }

@@ -14,6 +14,7 @@ mod identity;
 mod inheritance;
 mod join;
 pub(crate) mod lateness;
+mod main;
 mod name;
 mod niceness;
 mod own_stack;
@@ -32,7 +33,6 @@ pub(crate) use cancel::{
 pub(crate) use cpu_time::{owner as clock_owner, shown as time_shown};
 pub(crate) use create::{Call, create, default_stack};
 pub(crate) use exit::run_main;
-pub(crate) use frame::return_address;
 pub(crate) use goroutines::{are_run_by as is_go, look_again as look_for_go, renew as renew_go};
 pub(crate) use identity::find_number;
 pub(crate) use join::{detach, join};
@@ -41,3 +41,8 @@ pub(crate) use name::{
 };
 pub(crate) use settings::Kept;
 pub(crate) use syscall::by_number;
+
+/// Where a thread's function, and the program's `main`, return to: above these, a thread's stack is this library's.
+pub(crate) fn return_addresses() -> [usize; 2] {
+    [frame::return_address(), main::return_address()]
+}

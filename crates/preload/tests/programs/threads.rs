@@ -134,6 +134,16 @@ fn the_first_threads_keys_are_destroyed_before_it_counts_as_ended() {
     compare(&[program.as_os_str(), OsStr::new("last")]);
 }
 
+/// As programs of FreePascal all do.
+#[test]
+fn a_program_ends_by_a_jump_to_where_main_returns_to() {
+    let Some(program) = compile("cc", &["-O1"], "main_left.c") else { return };
+    compare(&[program.as_os_str()]);
+    for how in ["after a thread", "in a thread"] {
+        compare(&[program.as_os_str(), OsStr::new(how)]);
+    }
+}
+
 #[test]
 fn threads_are_told_their_policies() {
     compare_c("policies.c");
