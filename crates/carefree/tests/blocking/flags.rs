@@ -135,7 +135,12 @@ fn a_connection_that_was_begun_has_a_limit_again() {
         };
         [connect(), connect()]
     };
-    assert_eq!(connect_twice(), [Err(libc::EINPROGRESS), Err(libc::EALREADY)]);
+    // Other tests' signals may interrupt it on the thread.
+    let undisturbed = || {
+        let mut tries = (0..20).map(|_| connect_twice());
+        tries.find(|results| !results.contains(&Err(libc::EINTR)))
+    };
+    assert_eq!(undisturbed(), Some([Err(libc::EINPROGRESS), Err(libc::EALREADY)]));
     on_one_carrier(move || {
         assert_eq!(connect_twice(), [Err(libc::EINPROGRESS), Err(libc::EALREADY)]);
     });
