@@ -4,8 +4,8 @@
 //! would begin another amid it. So handlers are called there only if that is neither this library's code, nor
 //! a function of libc, the loader or the kernel that this library may have called: one of its addresses lies
 //! near the top of the stack then. Otherwise the dispatcher tries again. (An address may have stayed there from an
-//! earlier call. Where a thread waits in libc, as in `getline`, that counts for nothing: see `leave_wait`, and
-//! `was_waiting`.)
+//! earlier call. Where a thread waits in libc, as in `getline`, that counts for nothing: see `leave_wait`,
+//! `may_be_cancelled` and `was_waiting`.)
 //! Nor are they called within libc's malloc,
 //! whose cache of free blocks all threads of a carrier share: one that waits there would leave it to the others
 //! half changed.
@@ -175,6 +175,36 @@ fn was_waiting(_: &ucontext_t) -> bool {
     false
 }
 
+/// Whether a thread that was interrupted at `place`, in libc, is in a call at which libc lets it be cancelled. From glibc
+/// 2.41 on it makes them all in one place, and its word for cancellation does not say so (see [`leave_wait`]).
+///
+/// That place is in assembly (`__syscall_cancel_arch`), of which libc tells no address, so it is known by its code. The
+/// thread has yet to make the call, or is to make it again, or it was cut short.
+fn may_be_cancelled(place: usize, context: &ucontext_t) -> bool {
+    /// The last of the moves of arguments, the system call, and the return.
+    #[cfg(target_arch = "x86_64")]
+    const CODE: ([u8; 5], [u8; 2], [u8; 1]) =
+        ([0x4c, 0x89, 0x5c, 0x24, 0x08], [0x0f, 0x05], [0xc3]);
+    #[cfg(target_arch = "aarch64")]
+    const CODE: ([u32; 1], [u32; 1], [u32; 1]) = ([0xaa07_03e5], [0xd400_0001], [0xd65f_03c0]);
+    #[cfg(target_arch = "x86_64")]
+    let result = context.uc_mcontext.gregs[libc::REG_RAX as usize];
+    #[cfg(target_arch = "aarch64")]
+    let result = context.uc_mcontext.regs[0] as i64;
+
+    let call = match result == -i64::from(libc::EINTR) {
+        true => place - size_of_val(&CODE.1),
+        false => place,
+    };
+    // SAFETY: libc's code can be read, and as much before and after each of its instructions. (Bytes have no padding.)
+    unsafe {
+        let before = ptr::with_exposed_provenance(call - size_of_val(&CODE.0));
+        let after = ptr::with_exposed_provenance(call + size_of_val(&CODE.1));
+        let call = ptr::with_exposed_provenance(call);
+        (ptr::read(before), ptr::read(call), ptr::read(after)) == CODE
+    }
+}
+
 /// Whether this library may have called what runs at `stack`, in the thread of `record`. (It may be wrong where
 /// an old address has stayed on the stack: then another look comes later.)
 fn is_called_by_us(stack: usize, record: &Record) -> bool {
@@ -227,12 +257,14 @@ unsafe extern "C-unwind" fn on_signal(_: c_int, info: *mut siginfo_t, context: *
     // At any call that waits within libc, the program's or a stand-in's, a thread can be unwound, and can wait in a
     // handler: the runtime makes none on a thread's stack, and stand-ins that hand a call on to libc have nothing
     // there that needs to be dropped.
-    let mut waits = false;
+    let mut left = false;
     if ranges.contain(place) {
         if MALLOC.get().is_some_and(|malloc| malloc.contains(&place)) {
             return;
         }
-        waits = leave_wait(me, record);
+        left = leave_wait(me, record);
+        // SAFETY: as above.
+        let waits = left || may_be_cancelled(place, unsafe { &*context });
         if waits && me.is_cancelled() {
             let_through();
             test_cancel();
@@ -256,7 +288,7 @@ unsafe extern "C-unwind" fn on_signal(_: c_int, info: *mut siginfo_t, context: *
         // SAFETY: what the kernel has saved, of which this is a part.
         unsafe { (*context).uc_stack = alternate::kernels() };
     }
-    if waits {
+    if left {
         resume_wait(me);
     }
 }

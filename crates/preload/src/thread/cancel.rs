@@ -18,7 +18,7 @@ use crate::thread::record::{self, Record};
 /// The bit of libc's word that says so (`nptl/descr.h`, unchanged since glibc 2.1).
 const CANCELED: u32 = 8;
 /// That by which libc says that the thread may be unwound anywhere, also amid a call of its own that waits: as
-/// `fgets`, which reads without this library's knowing. (Up to glibc 2.40.)
+/// `fgets`, which reads without this library's knowing. (Up to glibc 2.40. For later ones see `signal::carrier`.)
 const ASYNCHRONOUS: u32 = 2;
 const PTHREAD_CANCEL_DISABLE: c_int = 1;
 const PTHREAD_CANCEL_ASYNCHRONOUS: c_int = 1;
