@@ -1,4 +1,7 @@
-import os, queue, signal, subprocess, sys, threading, time
+import os, queue, signal, subprocess, sys, threading, time, warnings
+
+# From 3.12 on, Python warns of a fork where the kernel counts more than one thread, as it does carriers.
+warnings.simplefilter("ignore", DeprecationWarning)
 
 total = []
 threads = [threading.Thread(target=total.append, args=(i,)) for i in range(500)]

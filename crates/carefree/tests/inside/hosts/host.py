@@ -4,6 +4,10 @@ import os
 import sys
 import threading
 import time
+import warnings
+
+# From 3.12 on, Python warns of a fork where the kernel counts more than one thread, as it does carriers.
+warnings.simplefilter("ignore", DeprecationWarning)
 
 library = ctypes.CDLL(sys.argv[1])
 library.sleepers.restype = ctypes.c_double
