@@ -5,7 +5,7 @@
 //! a function of libc, the loader or the kernel that this library may have called: one of its addresses lies
 //! near the top of the stack then. Otherwise the dispatcher tries again. (An address may have stayed there from an
 //! earlier call. Where a thread waits in libc, as in `getline`, that counts for nothing: see `leave_wait`,
-//! `may_be_cancelled` and `was_waiting`.)
+//! `is_at_cancellable_call` and `was_waiting`.)
 //! Nor are they called within libc's malloc,
 //! whose cache of free blocks all threads of a carrier share: one that waits there would leave it to the others
 //! half changed.
@@ -175,34 +175,28 @@ fn was_waiting(_: &ucontext_t) -> bool {
     false
 }
 
-/// Whether a thread that was interrupted at `place`, in libc, is in a call at which libc lets it be cancelled. From glibc
-/// 2.41 on it makes them all in one place, and its word for cancellation does not say so (see [`leave_wait`]).
+/// Whether the signal has come at a system call at which libc lets threads be cancelled: before it, amid it or at its
+/// end. From glibc 2.41 on one function makes all of these, and libc's word does not tell of them (see `leave_wait`).
 ///
-/// That place is in assembly (`__syscall_cancel_arch`), of which libc tells no address, so it is known by its code. The
-/// thread has yet to make the call, or is to make it again, or it was cut short.
-fn may_be_cancelled(place: usize, context: &ucontext_t) -> bool {
-    /// The last of the moves of arguments, the system call, and the return.
+/// At the end, what the call has done is lost with the thread, as up to 2.40. A thread that makes one such call after the
+/// other is hardly ever met elsewhere.
+fn is_at_cancellable_call(place: usize) -> bool {
+    // How that function ends, which is written in assembly: a register is put in its place, the call is made, and the
+    // function returns. No other function of libc's ends so.
     #[cfg(target_arch = "x86_64")]
-    const CODE: ([u8; 5], [u8; 2], [u8; 1]) =
-        ([0x4c, 0x89, 0x5c, 0x24, 0x08], [0x0f, 0x05], [0xc3]);
-    #[cfg(target_arch = "aarch64")]
-    const CODE: ([u32; 1], [u32; 1], [u32; 1]) = ([0xaa07_03e5], [0xd400_0001], [0xd65f_03c0]);
+    const END: [u8; 8] = [0x4c, 0x89, 0x5c, 0x24, 0x08, 0x0f, 0x05, 0xc3];
     #[cfg(target_arch = "x86_64")]
-    let result = context.uc_mcontext.gregs[libc::REG_RAX as usize];
+    const PLACES: [usize; 2] = [5, 7];
     #[cfg(target_arch = "aarch64")]
-    let result = context.uc_mcontext.regs[0] as i64;
-
-    let call = match result == -i64::from(libc::EINTR) {
-        true => place - size_of_val(&CODE.1),
-        false => place,
-    };
-    // SAFETY: libc's code can be read, and as much before and after each of its instructions. (Bytes have no padding.)
-    unsafe {
-        let before = ptr::with_exposed_provenance(call - size_of_val(&CODE.0));
-        let after = ptr::with_exposed_provenance(call + size_of_val(&CODE.1));
-        let call = ptr::with_exposed_provenance(call);
-        (ptr::read(before), ptr::read(call), ptr::read(after)) == CODE
-    }
+    const END: [u8; 12] = [0xe5, 0x03, 0x07, 0xaa, 0x01, 0x00, 0x00, 0xd4, 0xc0, 0x03, 0x5f, 0xd6];
+    #[cfg(target_arch = "aarch64")]
+    const PLACES: [usize; 2] = [4, 8];
+    // SAFETY: `place` is in libc's code, the loader's or the kernel's, as the caller has found, before which headers or
+    // other code lie. From there on, an instruction is read only where the one before is that of the function.
+    let byte = |at: usize| unsafe { ptr::with_exposed_provenance::<u8>(at).read() };
+    let is_end =
+        |from: usize| END.iter().enumerate().all(|(index, end)| byte(from + index) == *end);
+    PLACES.iter().any(|before| is_end(place - before))
 }
 
 /// Whether this library may have called what runs at `stack`, in the thread of `record`. (It may be wrong where
@@ -263,8 +257,7 @@ unsafe extern "C-unwind" fn on_signal(_: c_int, info: *mut siginfo_t, context: *
             return;
         }
         left = leave_wait(me, record);
-        // SAFETY: as above.
-        let waits = left || may_be_cancelled(place, unsafe { &*context });
+        let waits = left || is_at_cancellable_call(place);
         if waits && me.is_cancelled() {
             let_through();
             test_cancel();
