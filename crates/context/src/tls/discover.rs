@@ -26,7 +26,7 @@ use std::ops::Range;
 use super::glibc::{DTV_FROM_TP, UNALLOCATED, debugger_field};
 use super::initial_values::InitialValues;
 use super::layout::Layout;
-use super::libraries::{Changes, Libraries, Room, has_plug_ins};
+use super::libraries::{Changes, Libraries, Room, are_threads, has_plug_ins};
 use super::pristine::{self, BLOCK_MAX, STACK, UNIT};
 use super::symbols::{STATIC, symbol};
 use crate::loader;
@@ -39,6 +39,9 @@ const FIRST_FRAMES: usize = 1280;
 /// On aarch64 the loader also places libraries there that do not need it, up to 512 bytes
 /// (`rtld.optional_static_tls`).
 const RESERVE_MIN: usize = if cfg!(target_arch = "x86_64") { 320 } else { 576 };
+/// The same where a program's threads are fibers: with more, a thread that waits for a lock takes a second page. A
+/// library with Carefree in it does not fit.
+const RESERVE_MIN_OF_THREADS: usize = if cfg!(target_arch = "x86_64") { 256 } else { 576 };
 
 /// What glibc leaves for them by default, rounded up.
 const LOADERS_RESERVE: usize = 2048;
@@ -252,7 +255,8 @@ fn reserve(used: usize) -> Result<usize, String> {
         match carefree_settings::setting("CAREFREE_TLS_RESERVE").filter(|text| !text.is_empty()) {
             None => {
                 // The rest of the first page, but never less than common libraries need.
-                let rest = 4096_usize.saturating_sub(used + FIRST_FRAMES).max(RESERVE_MIN);
+                let least = if are_threads() { RESERVE_MIN_OF_THREADS } else { RESERVE_MIN };
+                let rest = 4096_usize.saturating_sub(used + FIRST_FRAMES).max(least);
                 // A host's later libraries must not end it, nor one of many plug-ins a program.
                 let more_will_come = object::own().is_behind_libc() || has_plug_ins();
                 if more_will_come { rest.max(loaders_reserve(used)) } else { rest }

@@ -90,6 +90,11 @@ pub fn note_start() {
     AT_START.store(Changes::now().loads, Ordering::Relaxed);
 }
 
+/// Whether fibers are the threads of a program that knows none: see [`note_start`].
+pub(super) fn are_threads() -> bool {
+    AT_START.load(Ordering::Relaxed) != u64::MAX
+}
+
 /// Whether the program has loaded plug-ins: see [`note_start`].
 pub(super) fn has_plug_ins() -> bool {
     Changes::now().loads > AT_START.load(Ordering::Relaxed)
