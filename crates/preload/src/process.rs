@@ -247,6 +247,51 @@ stand_in! {
         }
     }
 
+    /// `pidfd_spawn(3)`, which glibc has from 2.39 on.
+    fn pidfd_spawn(
+        file: *mut c_int,
+        path: *const c_char,
+        actions: *const c_void,
+        attributes: *const posix_spawnattr_t,
+        arguments: Strings,
+        environment: Strings,
+    ) -> c_int {
+        if NEXT.prepare().is_null() {
+            return libc::ENOSYS;
+        }
+        let program = File::At(libc::AT_FDCWD, path);
+        // SAFETY: the caller's arguments.
+        unsafe {
+            without_us(program, environment, |environment| {
+                with_mask(attributes, |attributes| {
+                    next(file, path, actions, attributes, arguments, environment)
+                })
+            })
+        }
+    }
+
+    /// `pidfd_spawnp(3)`, which glibc has from 2.39 on.
+    fn pidfd_spawnp(
+        file: *mut c_int,
+        command: *const c_char,
+        actions: *const c_void,
+        attributes: *const posix_spawnattr_t,
+        arguments: Strings,
+        environment: Strings,
+    ) -> c_int {
+        if NEXT.prepare().is_null() {
+            return libc::ENOSYS;
+        }
+        // SAFETY: the caller's arguments.
+        unsafe {
+            without_us(File::Command(command), environment, |environment| {
+                with_mask(attributes, |attributes| {
+                    next(file, command, actions, attributes, arguments, environment)
+                })
+            })
+        }
+    }
+
     /// `popen(3)`.
     fn popen(command: *const c_char, mode: *const c_char) -> *mut c_void {
         // SAFETY: the caller's arguments.

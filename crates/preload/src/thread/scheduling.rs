@@ -120,6 +120,25 @@ pub(super) unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<
     Some(result.into())
 }
 
+/// The same call by libc's function, which glibc has from 2.41 on: what that returns.
+///
+/// # Safety
+/// As for the system call.
+unsafe fn by_name(number: c_long, arguments: [usize; 6]) -> c_int {
+    // SAFETY: as this function demands.
+    let hosted = unsafe { by_number(number, arguments) };
+    // (Programs that look for the function find it with any libc.)
+    let of_kernel = || {
+        // SAFETY: as this function demands.
+        match unsafe { kernel::call(number, arguments) } {
+            Ok(_) => 0,
+            Err(errno) => answer(errno).into(),
+        }
+    };
+    let result = hosted.unwrap_or_else(of_kernel);
+    result as c_int
+}
+
 stand_in! {
     /// `pthread_getschedparam(3)`.
     fn pthread_getschedparam(
@@ -174,6 +193,21 @@ stand_in! {
                 }
             }
         }
+    }
+
+    /// `sched_setattr(2)`.
+    fn sched_setattr(process: pid_t, attributes: *mut c_void, flags: c_uint) -> c_int {
+        let arguments = [process as usize, attributes as usize, flags as usize, 0, 0, 0];
+        // SAFETY: the caller's arguments.
+        unsafe { by_name(libc::SYS_sched_setattr, arguments) }
+    }
+
+    /// `sched_getattr(2)`.
+    fn sched_getattr(process: pid_t, attributes: *mut c_void, size: c_uint, flags: c_uint) -> c_int {
+        let arguments =
+            [process as usize, attributes as usize, size as usize, flags as usize, 0, 0];
+        // SAFETY: the caller's arguments.
+        unsafe { by_name(libc::SYS_sched_getattr, arguments) }
     }
 
     /// `sched_setscheduler(2)`.

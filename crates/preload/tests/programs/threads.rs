@@ -233,6 +233,11 @@ fn threads_of_python() {
 }
 
 #[test]
+fn functions_of_newer_libcs_are_stood_in_for() {
+    compare_c("newer.c");
+}
+
+#[test]
 fn threads_of_ruby() {
     compare_script("ruby", "threads.rb");
 }
