@@ -11,6 +11,7 @@
 //! | `signal` | masks of threads, and handlers that run on the thread that a signal is for; what is said where a fault ends the program |
 //! | `kept`, `elf` | where threads were that kept their carriers, for the report |
 //! | `mutex` | what cannot be had of mutexes, which is said |
+//! | `stat` | how many threads `/proc/self/stat` shows |
 //! | `library`, `caller` | libraries that are loaded later, and who loads them |
 //! | `process`, `clone`, `variadic`, `unsuited` | `fork` and its kin, and the programs that a thread starts |
 //!
@@ -34,5 +35,6 @@ mod mutex;
 mod process;
 mod report;
 mod start;
+mod stat;
 mod unsuited;
 mod variadic;

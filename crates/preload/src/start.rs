@@ -169,6 +169,7 @@ pub(crate) fn host() -> bool {
     if !memory::is_at_hand(ENOUGH) {
         return false;
     }
+    crate::stat::note_start();
     // SAFETY: the one call, with a word that is for this.
     unsafe { arch::keep_gs(GS.offset()) };
     let is_any_pending = signal::is_any_pending();

@@ -27,6 +27,12 @@ pub(super) fn uncount_hosted() -> bool {
     ALIVE.fetch_sub(HOSTED, Ordering::SeqCst) == HOSTED
 }
 
+/// How many there are of both.
+pub(crate) fn number() -> u64 {
+    let alive = ALIVE.load(Ordering::SeqCst);
+    alive % PLAIN + alive / PLAIN
+}
+
 /// In the child of a fork: the caller is the only thread.
 pub(super) fn renew() {
     ALIVE.store(HOSTED, Ordering::Relaxed);

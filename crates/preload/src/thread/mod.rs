@@ -25,6 +25,7 @@ mod scheduling;
 mod settings;
 mod syscall;
 
+pub(crate) use alive::number as alive;
 pub(crate) use attributes::complete as complete_attributes;
 pub(crate) use cancel::{
     ends_anywhere, leave_syscall, leave_wait, resume_syscall, resume_wait, test as test_cancel,

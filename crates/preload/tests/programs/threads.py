@@ -1,7 +1,4 @@
-import os, queue, signal, subprocess, sys, threading, time, warnings
-
-# From 3.12 on, Python warns of a fork where the kernel counts more than one thread, as it does carriers.
-warnings.simplefilter("ignore", DeprecationWarning)
+import os, queue, signal, subprocess, sys, threading, time
 
 total = []
 threads = [threading.Thread(target=total.append, args=(i,)) for i in range(500)]

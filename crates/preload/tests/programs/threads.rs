@@ -233,6 +233,11 @@ fn threads_of_python() {
 }
 
 #[test]
+fn the_kernel_says_how_many_threads_there_are() {
+    compare_c("stat.c");
+}
+
+#[test]
 fn functions_of_newer_libcs_are_stood_in_for() {
     compare_c("newer.c");
 }
