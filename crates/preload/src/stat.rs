@@ -43,8 +43,11 @@ fn place(contents: &[u8]) -> Option<Range<usize>> {
 /// any other file, and where there can be none.
 ///
 /// # Safety
-/// Two strings.
+/// Two strings, or null, with which libc does what it does.
 unsafe fn open(path: *const c_char, mode: *const c_char) -> Option<*mut c_void> {
+    if path.is_null() || mode.is_null() {
+        return None;
+    }
     // SAFETY: as this function demands.
     let (path, mode) = unsafe { (CStr::from_ptr(path), CStr::from_ptr(mode)) };
     let reads = || mode.to_bytes().first() == Some(&b'r') && !mode.to_bytes().contains(&b'+');
