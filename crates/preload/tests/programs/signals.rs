@@ -74,6 +74,12 @@ fn threads_are_stopped_by_handlers_that_wait() {
     compare_c("stopped.c");
 }
 
+/// A carrier without work asks one whose only two threads yield: they give one away, and look at the clock.
+#[test]
+fn handlers_that_wait_come_amid_no_yield() {
+    compare_c("yields.c");
+}
+
 #[test]
 fn handlers_that_wait_leave_malloc_whole() {
     compare_c("midst.c");

@@ -28,6 +28,8 @@ use std::ptr::NonNull;
 use crate::carrier::policy::UNDER_WAY;
 use crate::carrier::policy::{AHEAD, CAPACITY, LIFO_RUNS, Place, STARTED, TURNS};
 use crate::fiber::current::prefetch_stack;
+#[cfg(not(loom))]
+use crate::fiber::current::without_parking;
 use crate::fiber::header::FiberRef;
 use crate::fiber::unstarted::is_unstarted;
 use crate::protocol::bias::Bias;
@@ -323,15 +325,18 @@ impl Locked<'_> {
 /// Waits until the fiber that was given away has most likely begun elsewhere. One that yields, and has none left to
 /// yield to, probably waits for it: a few more yields, which take no time now, and it would park, to be woken by the
 /// other on that carrier, where both would be together again.
+///
+/// The queue is locked. So the clock is libc's own: what stands in for it handles signals, and a handler may wait, and go
+/// on elsewhere.
 fn get_under_way() {
     // In a model, nothing takes time.
     #[cfg(not(loom))]
-    {
+    without_parking(|| {
         let until = clock::now() + UNDER_WAY;
         while clock::now() < until {
             pause();
         }
-    }
+    });
 }
 
 impl Inner {

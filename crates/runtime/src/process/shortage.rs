@@ -48,7 +48,9 @@ pub(crate) fn acquire(size: StackSize, refusal: io::Error) -> io::Result<Stack> 
     }
     let call = calls::make();
     runtimes::for_each(|runtime| runtime.carriers.iter().for_each(|c| c.wake()));
-    let begun = clock::now();
+    // (What stands in for libc's clock handles signals, and a handler may wait.)
+    let now = || current::without_parking(clock::now);
+    let begun = now();
     loop {
         // Asked before the try: so the last try comes after what they give back until now.
         let patience = if some_are_leaving() { PATIENCE } else { patience_with_carriers(call) };
@@ -57,7 +59,7 @@ pub(crate) fn acquire(size: StackSize, refusal: io::Error) -> io::Result<Stack> 
             Err(refusal) => refusal,
             acquired => return acquired,
         };
-        if clock::now() >= clock::add(begun, patience) {
+        if now() >= clock::add(begun, patience) {
             return Err(refusal);
         }
         // Lets other threads run. (Carefree's own of libc's sleep would park the caller.)
