@@ -3,6 +3,7 @@
 
 use gimli::{EndianSlice, NativeEndian, Reader as _};
 
+use carefree_ground::mapped::Mapped;
 use carefree_ground::text::Text;
 
 use super::symbol::{MOST, bits};
@@ -239,14 +240,20 @@ impl<'a> Lines<'a> {
             return None;
         }
         let begin = to.len();
+        let mut copy = Mapped::new();
         for part in [compiled_in, folder, name] {
+            // A copy, for the file may change.
+            copy.truncate(0);
+            if !copy.extend(part) {
+                return None;
+            }
             // An absolute part replaces those before it.
-            if part.starts_with(b"/") {
+            if copy.starts_with(b"/") {
                 to.truncate(begin);
-            } else if to.len() > begin && !to.ends_with('/') && !part.is_empty() {
+            } else if to.len() > begin && !to.ends_with('/') && !copy.is_empty() {
                 to.say(format_args!("/"));
             }
-            part.utf8_chunks().for_each(|chunk| to.say(format_args!("{}", chunk.valid())));
+            copy.utf8_chunks().for_each(|chunk| to.say(format_args!("{}", chunk.valid())));
         }
         debug_assert!(self.version >= 2);
         Some((begin, to.len()))
