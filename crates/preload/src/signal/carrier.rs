@@ -207,13 +207,14 @@ fn is_called_by_us(stack: usize, record: &Record) -> bool {
     let words = WORDS.min((readable_end(stack) - stack) / size_of::<usize>());
     // All that lies above these has called the thread's function, if that runs, or a handler.
     let inside = record.inside.load(Ordering::Relaxed);
-    let [thread, main] = if inside { return_addresses() } else { [0; 2] };
-    let ends = [thread, main, handler::return_address()];
+    let ends = if inside { return_addresses() } else { [0; 2] };
+    let (handlers, noted) = (handler::return_address(), record.handler.load(Ordering::Relaxed));
     for index in 0..words {
         let place = ptr::with_exposed_provenance::<usize>(stack).wrapping_add(index);
         // SAFETY: the interrupted frame lies there, or others above it.
         let word = unsafe { place.read() };
-        if ends.contains(&word) {
+        let ends_handler = word == handlers && handler::is_innermosts(place.addr(), noted);
+        if ends.contains(&word) || ends_handler {
             return false;
         }
         if is_ours(word) {

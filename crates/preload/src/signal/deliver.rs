@@ -139,9 +139,14 @@ pub(super) unsafe fn call(
     // SAFETY: the address of the caller's variable.
     let errno = unsafe { *libc::__errno_location() };
     let left = hosted::current().filter(|me| leave_syscall(*me, record));
+    let around = record.handler.load(Ordering::Relaxed);
     // SAFETY: the program's handler, which takes these, or the signal alone, as its flags say. The alternate stack
     // is the thread's own, and nothing runs there.
     unsafe {
+        let call = |info, context| {
+            let place = record.handler.as_ptr();
+            carefree_call_handler(action.sa_sigaction, signal, info, context, end, place);
+        };
         if action.sa_flags & libc::SA_SIGINFO != 0 {
             let mut here = MaybeUninit::<ucontext_t>::zeroed();
             let context = context.map_or_else(
@@ -152,12 +157,12 @@ pub(super) unsafe fn call(
                 <*mut c_void>::cast,
             );
             after.swap(context);
-            carefree_call_handler(action.sa_sigaction, signal, &raw mut info, context.cast(), end);
+            call(&raw mut info, context.cast());
             after.swap(context);
         } else {
-            let none = ptr::null_mut();
-            carefree_call_handler(action.sa_sigaction, signal, none, none.cast(), end);
+            call(ptr::null_mut(), ptr::null_mut());
         }
+        record.handler.store(around, Ordering::Relaxed);
         // Asked for anew: the thread may be on another carrier.
         *libc::__errno_location() = errno;
     }

@@ -15,14 +15,23 @@ pub(super) fn return_address() -> usize {
     &raw const carefree_handler_return as usize
 }
 
+/// Whether that address, found at `place` on the stack, is the innermost handler's, of which was noted where it is; not
+/// that of an earlier handler, which has stayed there.
+pub(super) fn is_innermosts(place: usize, noted: usize) -> bool {
+    // Elsewhere, a handler keeps it in a place of its own choice.
+    !cfg!(target_arch = "x86_64") || place == noted
+}
+
 unsafe extern "C-unwind" {
-    /// Calls `handler(signal, info, context)` on the stack that ends at `end`; on the caller's if that is 0.
+    /// Calls `handler(signal, info, context)` on the stack that ends at `end`; on the caller's if that is 0. Notes in
+    /// `place`, on x86-64, where on the stack the address lies to which the handler returns.
     pub(super) fn carefree_call_handler(
         handler: usize,
         signal: c_int,
         info: *mut libc::siginfo_t,
         context: *mut c_void,
         end: usize,
+        place: *mut usize,
     );
 }
 
@@ -47,6 +56,8 @@ global_asm!(
     "test r8, r8",
     "cmovnz rsp, r8",
     "and rsp, -16",
+    "lea r10, [rsp - 8]",
+    "mov [r9], r10",
     "call rax",
     ".globl carefree_handler_return",
     ".hidden carefree_handler_return",

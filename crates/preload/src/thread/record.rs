@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use carefree_context::arch::FloatState;
 use carefree_ground::lock::Lock;
@@ -73,6 +73,8 @@ pub(crate) struct Record {
     pub(crate) awaited: AtomicU64,
     /// Its function runs, on the frame of [`carefree_hosted_call`](crate::thread::frame).
     pub(crate) inside: AtomicBool,
+    /// Where on its stack the address lies to which the innermost handler returns; 0 if none runs.
+    pub(crate) handler: AtomicUsize,
     /// No handler is called now: the thread looks for signals itself.
     pub(crate) holds: AtomicBool,
     /// The alternate stack for handlers that it has set.
@@ -145,6 +147,7 @@ impl Record {
             pending: Queue::new(),
             awaited: AtomicU64::new(0),
             inside: AtomicBool::new(false),
+            handler: AtomicUsize::new(0),
             holds: AtomicBool::new(false),
             alternate: Lock::new(Alternate(NO_STACK)),
             guard,
