@@ -116,6 +116,25 @@ unsafe fn with_mask(
     }
 }
 
+/// Calls `start` with the [attributes](with_mask) and the [environment](without_us) for the new process, in which the
+/// program in `file` is to run.
+///
+/// # Safety
+/// As for both of these.
+unsafe fn spawn(
+    file: File,
+    attributes: *const posix_spawnattr_t,
+    environment: Strings,
+    start: impl FnOnce(*const posix_spawnattr_t, Strings) -> c_int,
+) -> c_int {
+    // SAFETY: as this function demands.
+    unsafe {
+        without_us(file, environment, |environment| {
+            with_mask(attributes, |attributes| start(attributes, environment))
+        })
+    }
+}
+
 unsafe extern "C" {
     // (The one of the crate below, which installs the runtime's handlers first.)
     fn __register_atfork(
@@ -220,10 +239,8 @@ stand_in! {
         let file = File::At(libc::AT_FDCWD, path);
         // SAFETY: the caller's arguments.
         unsafe {
-            without_us(file, environment, |environment| {
-                with_mask(attributes, |attributes| {
-                    next(process, path, actions, attributes, arguments, environment)
-                })
+            spawn(file, attributes, environment, |attributes, environment| {
+                next(process, path, actions, attributes, arguments, environment)
             })
         }
     }
@@ -239,10 +256,8 @@ stand_in! {
     ) -> c_int {
         // SAFETY: the caller's arguments.
         unsafe {
-            without_us(File::Command(file), environment, |environment| {
-                with_mask(attributes, |attributes| {
-                    next(process, file, actions, attributes, arguments, environment)
-                })
+            spawn(File::Command(file), attributes, environment, |attributes, environment| {
+                next(process, file, actions, attributes, arguments, environment)
             })
         }
     }
@@ -262,10 +277,8 @@ stand_in! {
         let program = File::At(libc::AT_FDCWD, path);
         // SAFETY: the caller's arguments.
         unsafe {
-            without_us(program, environment, |environment| {
-                with_mask(attributes, |attributes| {
-                    next(file, path, actions, attributes, arguments, environment)
-                })
+            spawn(program, attributes, environment, |attributes, environment| {
+                next(file, path, actions, attributes, arguments, environment)
             })
         }
     }
@@ -284,10 +297,8 @@ stand_in! {
         }
         // SAFETY: the caller's arguments.
         unsafe {
-            without_us(File::Command(command), environment, |environment| {
-                with_mask(attributes, |attributes| {
-                    next(file, command, actions, attributes, arguments, environment)
-                })
+            spawn(File::Command(command), attributes, environment, |attributes, environment| {
+                next(file, command, actions, attributes, arguments, environment)
             })
         }
     }

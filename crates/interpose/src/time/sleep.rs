@@ -110,7 +110,7 @@ fn time_of_process(clock: clockid_t) -> Option<u64> {
     }
     let mut used = timespec { tv_sec: 0, tv_nsec: 0 };
     let arguments = [clock as usize, (&raw mut used) as usize, 0, 0, 0, 0];
-    // Not by libc's function, at whose end signals are handled: one that has cut the sleep short would be gone.
+    // Not by libc's function: signals are handled at its end, and the signal that has cut the sleep short would be gone.
     // SAFETY: there is room for the answer.
     unsafe { kernel::call(libc::SYS_clock_gettime, arguments) }.ok()?;
     span(&used).ok()

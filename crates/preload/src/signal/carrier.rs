@@ -213,7 +213,7 @@ fn is_called_by_us(stack: usize, record: &Record) -> bool {
         let place = ptr::with_exposed_provenance::<usize>(stack).wrapping_add(index);
         // SAFETY: the interrupted frame lies there, or others above it.
         let word = unsafe { place.read() };
-        let ends_handler = word == handlers && handler::is_innermosts(place.addr(), noted);
+        let ends_handler = word == handlers && handler::is_of_innermost(place.addr(), noted);
         if ends.contains(&word) || ends_handler {
             return false;
         }

@@ -15,9 +15,9 @@ pub(super) fn return_address() -> usize {
     &raw const carefree_handler_return as usize
 }
 
-/// Whether that address, found at `place` on the stack, is the innermost handler's, of which was noted where it is; not
-/// that of an earlier handler, which has stayed there.
-pub(super) fn is_innermosts(place: usize, noted: usize) -> bool {
+/// Whether that address, found at `place` on the stack, is the one to which the innermost handler returns, which lies at
+/// `noted`; and not one that an earlier handler has left there.
+pub(super) fn is_of_innermost(place: usize, noted: usize) -> bool {
     // Elsewhere, a handler keeps it in a place of its own choice.
     !cfg!(target_arch = "x86_64") || place == noted
 }

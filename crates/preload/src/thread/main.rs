@@ -34,6 +34,7 @@ pub(super) fn return_address() -> usize {
 }
 
 unsafe extern "C-unwind" {
+    /// Calls [`MAIN`] with these arguments, and notes [`STACK`].
     fn carefree_main_call(
         count: c_int,
         arguments: *mut *mut c_char,

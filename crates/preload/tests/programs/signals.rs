@@ -74,7 +74,8 @@ fn threads_are_stopped_by_handlers_that_wait() {
     compare_c("stopped.c");
 }
 
-/// A carrier without work asks one whose only two threads yield: they give one away, and look at the clock.
+/// A carrier without work asks another one, whose only two threads yield, for one of them. That carrier gives it away,
+/// and looks at the clock.
 #[test]
 fn handlers_that_wait_come_amid_no_yield() {
     compare_c("yields.c");
