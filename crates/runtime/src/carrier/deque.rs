@@ -194,16 +194,30 @@ impl Queue {
 
     /// Takes half of the ring of `other`: returns the first fiber and queues the rest here.
     fn rob(&self, other: &Queue) -> Option<FiberRef> {
-        let mut loot = [None; ROOM];
-        other.take(|waiting| waiting.div_ceil(2), &mut loot);
-        loot[1..].iter().map_while(|fiber| *fiber).for_each(|fiber| self.append(fiber));
-        loot[0]
+        let mut loot = other.half();
+        let first = loot.next();
+        loot.for_each(|fiber| self.append(fiber));
+        first
+    }
+
+    /// Takes half of the ring.
+    fn half(&self) -> impl Iterator<Item = FiberRef> {
+        let mut half = [None; ROOM];
+        self.take(|waiting| waiting.div_ceil(2), &mut half);
+        half.into_iter().map_while(|fiber| fiber)
     }
 
     /// # Safety
     /// As for [`lock`](Self::lock).
     pub(crate) unsafe fn take_from(&self, other: &Queue) -> Option<FiberRef> {
         self.rob(other).or_else(|| other.woken())
+    }
+
+    /// Takes half of the ring, or what has been woken, for a thread that is not the owner.
+    pub(crate) fn loot(&self) -> impl Iterator<Item = FiberRef> {
+        let mut half = self.half().peekable();
+        let woken = if half.peek().is_none() { self.woken() } else { None };
+        half.chain(woken)
     }
 
     /// There is no need to ask, but for what the owner has just woken, which is to run next.

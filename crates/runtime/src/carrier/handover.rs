@@ -18,7 +18,7 @@ const SHARE: usize = 8;
 
 #[derive(Debug)]
 pub(crate) struct Handover {
-    /// None while there are no fibers.
+    /// None until there are some.
     fibers: Lock<Option<Ring<FiberRef>>>,
     /// How many there are. Written under the lock; a thread that knows of one there does not read 0.
     len: AtomicUsize,
@@ -62,15 +62,8 @@ impl Handover {
     /// Puts some of what is queued in `from` behind those that are there, for a thread that is not its owner.
     /// Returns whether there were any.
     pub(crate) fn put_from(&self, from: &Queue) -> bool {
-        let own = Queue::new();
-        // SAFETY: this thread alone has its own queue, which is not locked.
-        let Some(first) = (unsafe { own.take_from(from) }) else { return false };
-        // SAFETY: as above.
-        let mut rest = unsafe { own.lock() };
-        let mut first = Some(first);
-        self.put(|| first.take().or_else(|| rest.pop()));
-        rest.unlock();
-        true
+        let mut loot = from.loot();
+        self.put(|| loot.next())
     }
 
     /// Takes the first out, up to a [`SHARE`], and hands them to `to`.
@@ -79,7 +72,7 @@ impl Handover {
             return;
         }
         let mut batch = [None; BATCH];
-        // Unmapped when the lock is free again.
+        // One of the least size is kept: it will be wanted again soon. Unmapped when the lock is free again.
         let mut emptied = None;
         {
             let mut fibers = self.fibers.lock();
@@ -87,7 +80,7 @@ impl Handover {
             let share = ring.len().div_ceil(SHARE).min(BATCH);
             batch[..share].fill_with(|| ring.pop());
             self.len.store(ring.len(), Ordering::Relaxed);
-            if ring.len() == 0 {
+            if ring.len() == 0 && ring.capacity() > CAPACITY {
                 emptied = fibers.take();
             }
         }

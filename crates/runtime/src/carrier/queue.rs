@@ -193,35 +193,35 @@ impl Queue {
     /// # Safety
     /// As for [`ask`](Self::ask).
     pub(crate) unsafe fn take_from(&self, other: &Queue) -> Option<FiberRef> {
-        if other.is_empty() {
-            return None;
-        }
-        let mut loot = [None; ROOM];
-        let first = other.bias.steal(|| {
-            other.inner.with_mut(|inner| {
-                // SAFETY: the bias keeps the owner and other thieves out.
-                let inner = unsafe { &mut *inner };
-                let half = (inner.ring.len() + inner.unstarted.len()).div_ceil(2).min(ROOM);
-                // The owner's fiber may go on for long: those that have started would wait for all others here.
-                let mut pop = || inner.ring.pop().or_else(|| inner.unstarted.pop());
-                let first = if half == 0 { None } else { pop() };
-                for place in loot.iter_mut().take(half.saturating_sub(1)) {
-                    *place = pop();
-                }
-                let first = first.or_else(|| inner.lifo.take());
-                other.len.store(inner.len(), Ordering::Relaxed);
-                first
-            })
-        })??;
-        if loot[0].is_some() {
+        let mut loot = other.loot();
+        let first = loot.next();
+        let mut rest = loot.peekable();
+        if rest.peek().is_some() {
             // SAFETY: the caller is on the carrier that owns this queue, and has not locked it.
             let mut mine = unsafe { self.lock() };
-            for fiber in loot.into_iter().map_while(|place| place) {
-                mine.push(fiber, Place::Last);
-            }
+            rest.for_each(|fiber| mine.push(fiber, Place::Last));
             mine.unlock();
         }
-        Some(first)
+        first
+    }
+
+    /// Takes half of what waits here, up to [`ROOM`], for a thread that is not the owner, which does not answer.
+    pub(crate) fn loot(&self) -> impl Iterator<Item = FiberRef> {
+        let mut loot = [None; ROOM];
+        if !self.is_empty() {
+            self.bias.steal(|| {
+                self.inner.with_mut(|inner| {
+                    // SAFETY: the bias keeps the owner and other thieves out.
+                    let inner = unsafe { &mut *inner };
+                    let half = (inner.ring.len() + inner.unstarted.len()).div_ceil(2).min(ROOM);
+                    // The owner's fiber may go on for long: those that have started would wait for all others here.
+                    loot[..half].fill_with(|| inner.ring.pop().or_else(|| inner.unstarted.pop()));
+                    loot[0] = loot[0].or_else(|| inner.lifo.take());
+                    self.len.store(inner.len(), Ordering::Relaxed);
+                });
+            });
+        }
+        loot.into_iter().map_while(|fiber| fiber)
     }
 }
 

@@ -205,12 +205,16 @@ fn state(runtime: &Shared, carrier: &Carrier, first: bool) -> State {
     }
     let time = cpu_time(thread);
     let has_switched = carrier.look();
-    // It has done nothing since the last look, however long ago that was.
-    let was_kept = carrier.is_kept.load(Ordering::Relaxed)
-        && !carrier.is_unscheduled.load(Ordering::Relaxed)
-        && !has_switched;
-    if carrier.time_kept.swap(time, Ordering::Relaxed) == time && was_kept {
-        return State::Kept;
+    let has_run = carrier.time_kept.swap(time, Ordering::Relaxed) != time;
+    if !has_run && !has_switched {
+        // It has done nothing since the last look, however long ago that was. (One that waits for a processor cannot
+        // begin to wait for anything else without one.)
+        let (waits, is_kept) = (&carrier.is_unscheduled, &carrier.is_kept);
+        match (waits.load(Ordering::Relaxed), is_kept.load(Ordering::Relaxed)) {
+            (true, _) if !first => return State::Unscheduled,
+            (false, true) => return State::Kept,
+            _ => (),
+        }
     }
     if has_switched || first {
         carrier.cpu_time.store(time, Ordering::Relaxed);
@@ -233,8 +237,9 @@ fn waits_for_a_processor(thread: i32) -> bool {
     let mut path = [0; 48];
     let written = write!(&mut path[..47], "/proc/self/task/{thread}/stat");
     let Ok(path) = CStr::from_bytes_until_nul(&path) else { return false };
-    let stat = written.ok().and_then(|()| file::read(path));
-    let stat = stat.as_deref().unwrap_or_default();
+    // Enough for the number, the name and the state.
+    let mut room = [0; 128];
+    let stat = if written.is_ok() { file::read_start(path, &mut room) } else { &[] };
     // The name, in brackets, may hold anything.
     let end = stat.iter().rposition(|&byte| byte == b')');
     end.and_then(|end| stat.get(end + 2)) == Some(&b'R')

@@ -29,6 +29,11 @@ impl<T: Copy> Ring<T> {
         self.len
     }
 
+    /// For how many there is room without more memory.
+    pub(crate) fn capacity(&self) -> usize {
+        self.buffer.len()
+    }
+
     #[inline(always)]
     fn place(&mut self, index: usize) -> &mut MaybeUninit<T> {
         let mask = self.buffer.len() - 1;
