@@ -380,47 +380,18 @@ impl Watcher {
             // A lack of memory, or the like: the call itself will show.
             Err(_) => {}
         }
-        // What operations still wait for: for errors and hang-ups alone, if that is 0.
-        let (mut wanted, mut waits, mut vain) = (0, false, true);
-        for (line, asked) in [(IN, libc::EPOLLIN as u32), (OUT, libc::EPOLLOUT as u32)] {
-            let line = &mut watch.lines[line];
-            let concerned = events & (asked | ALWAYS) != 0;
-            let first = |ops: &FxHashMap<u64, Member>, line: &mut Line| {
-                line.front(|place, token| stands(ops, place, token)).filter(|_| concerned)
-            };
-            while let Some(token) = first(&self.ops, line) {
-                // SAFETY: the submitter keeps the operation's memory valid until the completion.
-                if !unsafe { advance(&mut self.ops, &mut self.done, &mut self.acceptor, token) } {
-                    break;
-                }
-                line.served();
-                vain = false;
-            }
-            if !line.is_empty() {
-                (wanted, waits) = (wanted | asked, true);
-            }
-        }
-        watch.lines[EACH].retain(|place, token| {
-            if !stands(&self.ops, place, token) {
-                return false;
-            }
-            let asked = self.ops[&token].waiting.events;
-            // SAFETY: the submitter keeps the operation's memory valid until the completion.
-            let gone = events & (asked | ALWAYS) != 0
-                && unsafe { advance(&mut self.ops, &mut self.done, &mut self.acceptor, token) };
-            match gone {
-                true => vain = false,
-                false => (wanted, waits) = (wanted | asked, true),
-            }
-            !gone
-        });
-        watch.vain = match vain && events & ALWAYS != 0 {
+        let (ops, done, acceptor) = (&mut self.ops, &mut self.done, &mut self.acceptor);
+        // SAFETY: submitters keep the memory of their operations valid until the completion.
+        let Served { ended, left } =
+            unsafe { serve(&mut watch.lines, events, ops, done, acceptor) };
+        watch.vain = match !ended && events & ALWAYS != 0 {
             true => watch.vain.saturating_add(1),
             false => 0,
         };
         watch.edges |= watch.vain >= VAIN;
+        let Some(wanted) = left else { return };
         let is_armed = was_for_changes && watch.edges && wanted & !watch.armed == 0;
-        if waits && !is_armed {
+        if !is_armed {
             if let Err(errno) = self.watch(fd, wanted) {
                 // Closed by another thread meanwhile, or a lack of memory. The operations must end,
                 // as no event would be reported for them.
@@ -428,6 +399,62 @@ impl Watcher {
             }
         }
     }
+}
+
+/// What became of the operations in a descriptor's lines.
+struct Served {
+    /// Whether one was done.
+    ended: bool,
+    /// What the others wait for, if there are any: for errors and hang-ups alone, if that is 0.
+    left: Option<u32>,
+}
+
+/// Tries the operations that `events` concern.
+///
+/// # Safety
+/// The memory of all operations in `lines` is valid.
+#[inline]
+unsafe fn serve(
+    lines: &mut [Line; LINES],
+    events: u32,
+    ops: &mut FxHashMap<u64, Member>,
+    done: &mut Completions,
+    acceptor: &mut Acceptor,
+) -> Served {
+    let (mut ended, mut left) = (false, None);
+    let mut waits_for = |asked: u32| left = Some(left.unwrap_or(0) | asked);
+    for (line, asked) in [(IN, libc::EPOLLIN as u32), (OUT, libc::EPOLLOUT as u32)] {
+        let line = &mut lines[line];
+        let concerned = events & (asked | ALWAYS) != 0;
+        let first = |ops: &FxHashMap<u64, Member>, line: &mut Line| {
+            line.front(|place, token| stands(ops, place, token)).filter(|_| concerned)
+        };
+        while let Some(token) = first(ops, line) {
+            // SAFETY: this function demands the same.
+            if !unsafe { advance(ops, done, acceptor, token) } {
+                break;
+            }
+            line.served();
+            ended = true;
+        }
+        if !line.is_empty() {
+            waits_for(asked);
+        }
+    }
+    lines[EACH].retain(|place, token| {
+        if !stands(ops, place, token) {
+            return false;
+        }
+        let asked = ops[&token].waiting.events;
+        // SAFETY: this function demands the same.
+        let gone = events & (asked | ALWAYS) != 0 && unsafe { advance(ops, done, acceptor, token) };
+        match gone {
+            true => ended = true,
+            false => waits_for(asked),
+        }
+        !gone
+    });
+    Served { ended, left }
 }
 
 /// Whether the operation with this token is the one that was given this place in a line.
