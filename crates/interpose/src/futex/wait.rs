@@ -120,23 +120,7 @@ pub(crate) fn wait(
     time: User<libc::timespec>,
     mask: u32,
 ) -> Result<Result<usize, c_int>, Wrong> {
-    let deadline = if time.is_null() {
-        NEVER
-    } else {
-        check(time.address())?;
-        // SAFETY: `check` has found memory there, now or at an earlier wait.
-        let time = unsafe { time.read_seen() };
-        end(operation, &time)?
-    };
-    let may_be_refused =
-        command(operation) == libc::FUTEX_WAIT && operation & libc::FUTEX_CLOCK_REALTIME != 0;
-    if may_be_refused && refuses_clock(word.address(), operation, value) {
-        return Err(Wrong);
-    }
-    if mask == 0 || word.address() % 4 != 0 {
-        return Err(Wrong);
-    }
-    check(word.address())?;
+    let deadline = checked(word, operation, value, time, mask)?;
     let look_again = match is_private(operation) {
         true => NEVER,
         false => {
@@ -182,6 +166,38 @@ pub(crate) fn wait(
         Outcome::TimedOut => Err(libc::ETIMEDOUT),
         Outcome::Cancelled => Err(libc::EINTR),
     })
+}
+
+/// The deadline of a wait with these arguments.
+///
+/// # Errors
+/// When the kernel would refuse one of them.
+#[inline]
+fn checked(
+    word: User<u32>,
+    operation: c_int,
+    value: u32,
+    time: User<libc::timespec>,
+    mask: u32,
+) -> Result<u64, Wrong> {
+    let deadline = if time.is_null() {
+        NEVER
+    } else {
+        check(time.address())?;
+        // SAFETY: `check` has found memory there, now or at an earlier wait.
+        let time = unsafe { time.read_seen() };
+        end(operation, &time)?
+    };
+    let may_be_refused =
+        command(operation) == libc::FUTEX_WAIT && operation & libc::FUTEX_CLOCK_REALTIME != 0;
+    if may_be_refused && refuses_clock(word.address(), operation, value) {
+        return Err(Wrong);
+    }
+    if mask == 0 || word.address() % 4 != 0 {
+        return Err(Wrong);
+    }
+    check(word.address())?;
+    Ok(deadline)
 }
 
 /// A signal has come for a hosted thread that waits. The kernel begins a wait without a time limit again, if the handler

@@ -92,76 +92,109 @@ fn receive_messages(
         at_once(Number::RECVMMSG, fd, messages, 0, flags)?;
     }
     let seat = Seat::new();
-    let mut steps = MultiStep::new(fd, &seat);
-    let mut got = 0;
-    // When the last message had come.
-    let mut time_left = 0;
-    let ended = loop {
-        if got > 0 && !steps.go_on() {
-            break Ok(got);
-        }
-        let (rest, left) = (messages.after(got), count - got);
-        // A timeout is checked after each message.
-        let most = if timeout.is_null() { left } else { left.min(1) };
-        let tried = match wants_all(flags) && (got == 0 || !of_one) {
-            // Not tried: it might be a part of a message.
-            true => Err(libc::EAGAIN),
-            false => at_once(Number::RECVMMSG, fd, rest, most, flags),
-        };
-        let answer = match tried {
-            // Another receiver was faster; or the socket is shut down, which for datagrams is told only to a
-            // call that waits.
-            Err(libc::EAGAIN) if got == 0 || !of_one => receive_one(fd, rest, flags, &mut steps),
-            answer => answer,
-        };
-        match answer {
-            Ok(more) => got += more,
-            Err(errno) => break Err(errno),
-        }
-        time_left = duration::left(until);
-        if got >= count || time_left == 0 {
-            break Ok(got);
-        }
-        if of_one {
-            if tried.is_ok() && most == left {
-                break Ok(got);
-            }
-            // The other messages that are there, without waiting.
-            continue;
-        }
-        if !steps.go_on() {
-            break Ok(got);
-        }
-        match wait_for_more(fd) {
-            Next::Message => {}
-            Next::Nothing => break Ok(got),
-            Next::Unknown => {
-                match receive_one(fd, messages.after(got), flags, &mut steps) {
-                    Ok(more) => got += more,
-                    Err(errno) => break Err(errno),
-                }
-                time_left = duration::left(until);
-                if got >= count {
-                    break Ok(got);
-                }
-            }
-        }
+    let steps = MultiStep::new(fd, &seat);
+    let is_timed = !timeout.is_null();
+    let mut receiving = Receiving {
+        fd,
+        messages,
+        count,
+        flags,
+        of_one,
+        is_timed,
+        until,
+        steps,
+        got: 0,
+        time_left: 0,
     };
+    let ended = receiving.receive();
+    let Receiving { got, time_left, .. } = receiving;
     if got == 0 {
-        return ended;
+        return ended.map(|()| 0);
     }
-    if !timeout.is_null() {
+    if is_timed {
         timeout.write(duration::timespec(time_left))?;
     }
     Ok(got)
 }
 
-/// Waits for one message and receives it.
-fn receive_one(fd: c_int, message: User<mmsghdr>, flags: c_int, steps: &mut MultiStep) -> Answer {
-    let length = receive_message(fd, header_of(message), flags, steps)?;
-    // SAFETY: the kernel has written to the header, which this is beside.
-    unsafe { length_of(message).write_seen(length as c_uint) };
-    Ok(1)
+/// A call for several messages that waits for them.
+struct Receiving<'a> {
+    fd: c_int,
+    messages: User<'a, mmsghdr>,
+    count: usize,
+    flags: c_int,
+    /// It waits for the first message alone (`MSG_WAITFORONE`).
+    of_one: bool,
+    /// The timeout is checked after each message.
+    is_timed: bool,
+    until: u64,
+    steps: MultiStep<'a>,
+    got: usize,
+    /// When the last message had come.
+    time_left: u64,
+}
+
+impl Receiving<'_> {
+    /// Receives until the call ends.
+    ///
+    /// # Errors
+    /// What ended it: the caller's error if no message was received, else to be forgotten.
+    fn receive(&mut self) -> Result<(), c_int> {
+        while self.got == 0 || self.steps.go_on() {
+            if self.receive_some()? {
+                return Ok(());
+            }
+            // The other messages that are there are received without waiting.
+            if self.of_one {
+                continue;
+            }
+            if !self.steps.go_on() {
+                return Ok(());
+            }
+            match wait_for_more(self.fd) {
+                Next::Message => {}
+                Next::Nothing => return Ok(()),
+                Next::Unknown => {
+                    self.got += self.receive_one()?;
+                    self.time_left = duration::left(self.until);
+                    if self.got >= self.count {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives the messages that are there, or waits for one. Returns whether the call ends with them.
+    fn receive_some(&mut self) -> Result<bool, c_int> {
+        let (rest, left) = (self.messages.after(self.got), self.count - self.got);
+        let most = if self.is_timed { left.min(1) } else { left };
+        let waits = self.got == 0 || !self.of_one;
+        let tried = match wants_all(self.flags) && waits {
+            // Not tried: it might be a part of a message.
+            true => Err(libc::EAGAIN),
+            false => at_once(Number::RECVMMSG, self.fd, rest, most, self.flags),
+        };
+        self.got += match tried {
+            // Another receiver was faster; or the socket is shut down, which for datagrams is told only to a
+            // call that waits.
+            Err(libc::EAGAIN) if waits => self.receive_one()?,
+            tried => tried?,
+        };
+        self.time_left = duration::left(self.until);
+        let is_over = self.got >= self.count || self.time_left == 0;
+        Ok(is_over || self.of_one && tried.is_ok() && most == left)
+    }
+
+    /// Waits for one message and receives it.
+    fn receive_one(&mut self) -> Answer {
+        let message = self.messages.after(self.got);
+        let length = receive_message(self.fd, header_of(message), self.flags, &mut self.steps)?;
+        // SAFETY: the kernel has written to the header, which this is beside.
+        unsafe { length_of(message).write_seen(length as c_uint) };
+        Ok(1)
+    }
 }
 
 /// What follows the messages that were received.

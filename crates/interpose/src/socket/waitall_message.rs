@@ -36,39 +36,17 @@ pub(crate) fn receive_all(
     let mut header = *part.header();
     let mut buffers = part.buffers();
     buffers.look()?;
-    let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
-    let takes_error = resume::takes_error(fd);
     let room = header.msg_controllen;
-    // It also ends if files came along, or were to for which there is no room. (Other control data does not come here:
-    // see `brings_files_alone`.)
-    let had_files = |part: &msghdr| {
-        takes_error && (part.msg_controllen > 0 || part.msg_flags & libc::MSG_CTRUNC != 0)
-    };
+    let end = End::of(fd);
     if got > 0 {
-        let is_over = got >= buffers.left() || had_files(&header) || takes_error && is_at_mark(fd);
-        if is_over || !steps.go_on() {
+        if got >= buffers.left() || end.has_come(&header) || !steps.go_on() {
             return Ok(got);
         }
         // SAFETY: `buffers` changes only here and in the loop, where this is done again.
         unsafe { go_on(&mut part, &mut buffers, got) };
     }
     loop {
-        let each = flags & !libc::MSG_WAITALL;
-        let op = UserOp::receive_message(fd, part.lend(), each);
-        let parked = match got > 0 {
-            true if !takes_error => resume::receive_more(on, part.lend(), flags, deadline),
-            // Only the kernel knows where a mark of urgent data ends a part.
-            true if is_urgent(fd) => Parked::Unsupported,
-            _ => parking::perform_until(&op, on, deadline),
-        };
-        let answer = match parked {
-            Parked::Answered(Err(libc::EAGAIN)) | Parked::Unsupported => {
-                let part = part.lend();
-                steps.offload(|| plain_message(Number::RECVMSG, fd, part, flags))
-            }
-            Parked::Answered(answer) => answer,
-            Parked::Late => Err(libc::EAGAIN),
-        };
+        let answer = receive_next(fd, &mut part, flags, (got, end), deadline, steps);
         if answer.is_ok() {
             let part = part.header();
             if got == 0 {
@@ -83,8 +61,7 @@ pub(crate) fn receive_all(
             Ok(more)
                 if more != 0
                     && more < buffers.left()
-                    && !had_files(part.header())
-                    && !(takes_error && is_at_mark(fd))
+                    && !end.has_come(part.header())
                     && steps.go_on() =>
             {
                 got += more;
@@ -94,6 +71,58 @@ pub(crate) fn receive_all(
             }
             answer => return or_so_far(got, answer),
         }
+    }
+}
+
+/// Receives the next part, after `got` bytes.
+fn receive_next(
+    fd: c_int,
+    part: &mut Message<'_>,
+    flags: c_int,
+    (got, end): (usize, End),
+    deadline: u64,
+    steps: &mut MultiStep,
+) -> Answer {
+    let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
+    let parked = match got > 0 {
+        true if !end.takes_error => resume::receive_more(on, part.lend(), flags, deadline),
+        // Only the kernel knows where a mark of urgent data ends a part.
+        true if is_urgent(fd) => Parked::Unsupported,
+        _ => {
+            let op = UserOp::receive_message(fd, part.lend(), flags & !libc::MSG_WAITALL);
+            parking::perform_until(&op, on, deadline)
+        }
+    };
+    match parked {
+        Parked::Answered(Err(libc::EAGAIN)) | Parked::Unsupported => {
+            let part = part.lend();
+            steps.offload(|| plain_message(Number::RECVMSG, fd, part, flags))
+        }
+        Parked::Answered(answer) => answer,
+        Parked::Late => Err(libc::EAGAIN),
+    }
+}
+
+/// What ends a call before its buffers are full, besides errors and the end of the stream.
+#[derive(Clone, Copy)]
+struct End {
+    fd: c_int,
+    /// See [`resume::takes_error`]. Only such a stream brings files, or has a mark that is looked for here.
+    takes_error: bool,
+}
+
+impl End {
+    fn of(fd: c_int) -> End {
+        End { fd, takes_error: resume::takes_error(fd) }
+    }
+
+    /// Whether the call ends after the part that `header` describes: at a mark of urgent data, and if files came along,
+    /// or were to for which there is no room. (Other control data does not come here: see `brings_files_alone`.)
+    fn has_come(self, header: &msghdr) -> bool {
+        self.takes_error
+            && (header.msg_controllen > 0
+                || header.msg_flags & libc::MSG_CTRUNC != 0
+                || is_at_mark(self.fd))
     }
 }
 

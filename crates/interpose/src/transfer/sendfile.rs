@@ -1,6 +1,6 @@
 //! `sendfile`.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
 use carefree_runtime::waiters::Seat;
 use libc::off_t;
@@ -130,14 +130,9 @@ fn copy(
     offset: User<off_t>,
     count: usize,
 ) -> Result<Option<usize>, c_int> {
-    let to_socket = target == Kind::Socket;
-    let seek = |place: off_t, whence: c_int| {
-        let arguments = [from.into(), place.into(), whence.into()];
-        sys::call(Number::LSEEK, arguments)
-    };
     let begin = match offset.is_null() {
         false => offset.read()?,
-        true => match seek(0, libc::SEEK_CUR) {
+        true => match seek(from, 0, libc::SEEK_CUR) {
             Ok(place) => place as off_t,
             Err(_) => return Ok(None),
         },
@@ -171,15 +166,7 @@ fn copy(
             Err(_) if sent == 0 => return Ok(None),
             Err(errno) => break Err(errno),
         };
-        let written = if to_socket {
-            let more = if sent + read < there { libc::MSG_MORE } else { 0 };
-            transmit_as(to, bytes, read, more, (User::NULL, 0), &mut writing)
-        } else {
-            // A write to a terminal registers as a waiter itself.
-            writing.leave();
-            read_write::write_all(to, bytes, read)
-        };
-        match written {
+        match write((to, target), bytes, read, sent + read < there, &mut writing) {
             Ok(written) => {
                 sent += written;
                 if written < read || sent == count {
@@ -196,12 +183,31 @@ fn copy(
     let moved =
         if source.kind == Kind::Device && source.storage == Storage::Memory { 0 } else { sent };
     let end = begin + moved as off_t;
-    if offset.is_null() {
-        if reading.go_on() {
-            _ = seek(end, libc::SEEK_SET);
-        }
-    } else {
+    if !offset.is_null() {
         offset.write(end)?;
+    } else if reading.go_on() {
+        _ = seek(from, end, libc::SEEK_SET);
     }
     Ok(Some(sent))
+}
+
+fn seek(fd: c_int, place: off_t, whence: c_int) -> Answer {
+    sys::call(Number::LSEEK, [fd.into(), place.into(), whence.into()])
+}
+
+/// Writes what was read from the source, as one of the steps of `writing`; `is_more` says whether further bytes follow.
+fn write(
+    (to, target): (c_int, Kind),
+    bytes: User<c_void>,
+    count: usize,
+    is_more: bool,
+    writing: &mut MultiStep,
+) -> Answer {
+    if target == Kind::Socket {
+        let flags = if is_more { libc::MSG_MORE } else { 0 };
+        return transmit_as(to, bytes, count, flags, (User::NULL, 0), writing);
+    }
+    // A write to a terminal registers as a waiter itself.
+    writing.leave();
+    read_write::write_all(to, bytes, count)
 }
