@@ -15,7 +15,6 @@ use std::sync::Weak;
 use carefree_context::arch::ThreadContext;
 use carefree_context::tls;
 use carefree_ground::lock::Lock;
-use carefree_ground::mapped::Mapped;
 use carefree_reactor::{Op, TimerKey, Unsupported};
 
 use crate::carrier::bucket::Held;
@@ -23,24 +22,24 @@ use crate::carrier::errand::ErrandRef;
 use crate::carrier::handover::Handover;
 use crate::carrier::io::Io;
 use crate::carrier::launch::{Launched, Signals};
+use crate::carrier::local::Local;
+use crate::carrier::looks::Looks;
 use crate::carrier::meter::Meter;
 use crate::carrier::pace::Pace;
 use crate::carrier::policy::{Place, SPAWNED, STARTED};
 use crate::carrier::queue::Queue;
+use crate::carrier::stats::{Stats, count};
 use crate::carrier::table::Table;
 use crate::carrier::timers::Shard;
 use crate::fiber::current::{current_fiber, is_amid, try_current, without_parking};
 use crate::fiber::furnish::Furnished;
 use crate::fiber::header::{FiberRef, Kind};
 use crate::fiber::idle;
-use crate::fiber::names;
 use crate::fiber::registry::{self, Remains};
-use crate::fiber::stock::Stock;
 use crate::fiber::unstarted;
 use crate::fiber::virtual_time::VirtualTime;
 use crate::protocol::episode::Ticket;
 use crate::protocol::injector::Injector;
-use crate::protocol::reason::Reason;
 use crate::protocol::set::Set;
 use crate::protocol::sleepers::Sleepers;
 use crate::protocol::sync::{
@@ -156,20 +155,8 @@ pub(crate) struct Carrier {
     /// Whether it sleeps, or is just waking up: by the protocol of the sleepers, or in reserve without
     /// operations under way. For [`Shared::is_dormant`].
     pub(crate) sleeps: AtomicBool,
-    /// For the monitor: one more than the number of its switches at the last look; 0 before the first.
-    looked_at: AtomicU64,
-    /// For the monitor: its processor time when it was first seen with that number, or to spawn since.
-    pub(crate) cpu_time: AtomicU64,
-    /// For the monitor: whether a fiber kept it at the last look.
-    pub(crate) is_kept: AtomicBool,
-    /// It had no processor since the last look.
-    pub(crate) is_unscheduled: AtomicBool,
-    /// The processor time of its thread at the monitor's last look that found it up.
-    pub(crate) time_kept: AtomicU64,
-    /// For the monitor: how many it had spawned at the last look.
-    pub(crate) spawned_before: AtomicU64,
-    /// For the monitor: looks in a row that saw no switch, but more fibers spawned.
-    pub(crate) looks_spawning: AtomicU32,
+    /// What the monitor has seen of it.
+    pub(crate) looks: Looks,
 
     pub(crate) queue: Queue,
     pub(crate) pace: Pace,
@@ -193,48 +180,6 @@ pub(crate) struct Carrier {
 unsafe impl Sync for Carrier {}
 // SAFETY: nothing in it belongs to the thread that makes it.
 unsafe impl Send for Carrier {}
-
-/// Counts of one carrier: see `metrics`. The carrier alone writes them.
-#[derive(Debug, Default)]
-pub(crate) struct Stats {
-    pub(crate) spawned: AtomicU64,
-    pub(crate) ended: AtomicU64,
-    pub(crate) switches: AtomicU64,
-    /// Waits in which a fiber left its stack, by their reason's code.
-    pub(crate) parks: [AtomicU64; Reason::COUNT],
-    pub(crate) steals: AtomicU64,
-    /// Of these, from a carrier that did not answer.
-    pub(crate) forced: AtomicU64,
-    /// Times it asked another carrier for fibers.
-    pub(crate) requests: AtomicU64,
-}
-
-#[inline(always)]
-pub(crate) fn count(counter: &AtomicU64) {
-    // One writer, so no read-modify-write is needed.
-    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Release);
-}
-
-/// What a carrier keeps: for its next fibers, and of ended ones.
-#[derive(Debug, Default)]
-pub(crate) struct Local {
-    pub(crate) headers: registry::Local,
-    pub(crate) stacks: Stock,
-    /// Names that are to be freed in the carrier's own context.
-    pub(crate) ended: names::Ended,
-    /// Where waits go whose deadlines have passed, when they are looked for; empty otherwise.
-    pub(crate) due: Mapped<(FiberRef, Ticket)>,
-}
-
-impl Local {
-    /// Takes back a fiber's header that was cleared, and the stack that was pinned in it.
-    fn take_back(&mut self, fiber: FiberRef, pinned: Option<Furnished>) {
-        if let Some(pinned) = pinned {
-            self.stacks.put(pinned);
-        }
-        self.headers.put(fiber);
-    }
-}
 
 carefree_context::thread_word! {
     /// In a carrier's own context: the carrier. (A fiber finds its carrier in its header.)
@@ -396,13 +341,7 @@ impl Carrier {
             runtime: Cell::new(ptr::null()),
             stats: Stats::default(),
             sleeps: AtomicBool::new(false),
-            looked_at: AtomicU64::new(0),
-            cpu_time: AtomicU64::new(0),
-            is_kept: AtomicBool::new(false),
-            is_unscheduled: AtomicBool::new(false),
-            time_kept: AtomicU64::new(0),
-            spawned_before: AtomicU64::new(0),
-            looks_spawning: AtomicU32::new(0),
+            looks: Looks::default(),
             queue: Queue::new(),
             pace: Pace::new(),
             meter: Meter::new(),
@@ -531,13 +470,12 @@ impl Carrier {
 
     /// For the monitor, at a look: whether it has entered a fiber since the last one.
     pub(crate) fn look(&self) -> bool {
-        let switches = self.switches() + 1;
-        self.looked_at.swap(switches, Ordering::Relaxed) != switches
+        self.looks.note_switches(self.switches())
     }
 
     /// Whether it has entered a fiber since the monitor's last look.
     pub(crate) fn has_switched(&self) -> bool {
-        self.looked_at.load(Ordering::Relaxed) != self.switches() + 1
+        self.looks.saw_other_than(self.switches())
     }
 
     pub(crate) fn index(&self) -> usize {

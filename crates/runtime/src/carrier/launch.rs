@@ -179,7 +179,7 @@ impl Signals {
 
     /// Has the calling thread block these.
     pub(crate) fn block(&self) {
-        // SAFETY: a set of signals.
+        // SAFETY: libc reads the set, and returns none (the third argument is null).
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, ptr::null_mut()) };
     }
 }

@@ -22,7 +22,11 @@ pub(crate) mod io;
 #[cfg(not(loom))]
 pub mod launch;
 #[cfg(not(loom))]
+pub(crate) mod local;
+#[cfg(not(loom))]
 pub mod lookout;
+#[cfg(not(loom))]
+pub(crate) mod looks;
 #[cfg(not(loom))]
 pub(crate) mod meter;
 #[cfg(not(loom))]
@@ -43,6 +47,8 @@ pub(crate) mod round;
 pub(crate) mod runtimes;
 #[cfg(not(loom))]
 pub(crate) mod shared;
+#[cfg(not(loom))]
+pub(crate) mod stats;
 #[cfg_attr(loom, path = "../model/switch.rs")]
 pub(crate) mod switch;
 #[cfg(not(loom))]

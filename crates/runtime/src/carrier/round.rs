@@ -13,13 +13,14 @@ use carefree_ground::text::Text;
 use carefree_reactor::clock::NEVER;
 
 use crate::carrier::calls;
-use crate::carrier::carrier::{Carrier, assign_to_enter, count, set_here};
+use crate::carrier::carrier::{Carrier, assign_to_enter, set_here};
 use crate::carrier::lookout;
 use crate::carrier::meter;
 use crate::carrier::policy::{
     DOZE, INJECTED, INTERRUPTED, LATE, POSTPONED, REFRESH, ROUND, STAGGER, SUBMITTED, UNANSWERED,
     UNANSWERED_SLOW,
 };
+use crate::carrier::stats::count;
 use crate::carrier::wake::wake_timed_out;
 use crate::fiber::current::set_current;
 use crate::fiber::header::FiberRef;
@@ -434,7 +435,7 @@ impl Carrier {
 
     /// Whether the monitor has found a fiber to keep this carrier, which has made no switch since.
     pub(super) fn is_kept_still(&self) -> bool {
-        self.is_kept.load(Ordering::Relaxed) && !self.has_switched()
+        self.looks.is_kept.load(Ordering::Relaxed) && !self.has_switched()
     }
 
     /// Whether `other` has made no switch for long.

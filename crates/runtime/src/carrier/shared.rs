@@ -10,12 +10,13 @@ use carefree_ground::lock::Lock;
 use carefree_ground::own::Own;
 use carefree_reactor::clock::NEVER;
 
-use crate::carrier::carrier::{self, Carrier, Shared, Stats};
+use crate::carrier::carrier::{self, Carrier, Shared};
 use crate::carrier::handover::Handover;
 use crate::carrier::launch::{self, Signals};
 use crate::carrier::policy::{LATE, STAGGER, SURPLUS, TIMERS};
 use crate::carrier::queue::Queue;
 use crate::carrier::runtimes;
+use crate::carrier::stats::Stats;
 use crate::carrier::table::Table;
 use crate::fiber::header::FiberRef;
 use crate::fiber::virtual_time::VirtualTime;

@@ -9,8 +9,9 @@
 
 use carefree_context::arch::{self, ThreadContext};
 
-use crate::carrier::carrier::{Carrier, Next, assign_to_enter, count, of};
+use crate::carrier::carrier::{Carrier, Next, assign_to_enter, of};
 use crate::carrier::policy::YIELDED;
+use crate::carrier::stats::count;
 use crate::fiber::current::{current_fiber, set_current, without_parking};
 use crate::fiber::furnish::Furnished;
 use crate::fiber::header::FiberRef;

@@ -88,8 +88,8 @@ fn see(runtime: &Shared, first: bool, since: u64) -> Seen {
     let (mut queued, mut with_unscheduled) = (0, 0);
     for carrier in &runtime.carriers {
         let state = state(runtime, carrier, first);
-        carrier.is_kept.store(state == State::Kept, Ordering::Relaxed);
-        carrier.is_unscheduled.store(state == State::Unscheduled, Ordering::Relaxed);
+        carrier.looks.is_kept.store(state == State::Kept, Ordering::Relaxed);
+        carrier.looks.is_unscheduled.store(state == State::Unscheduled, Ordering::Relaxed);
         match state {
             State::Away if runtime.sleepers.is_in_reserve(carrier.index()) => {
                 queued += carrier.queue.len();
@@ -115,9 +115,9 @@ fn see(runtime: &Shared, first: bool, since: u64) -> Seen {
     let all_kept = kept >= runtime.carriers.base() as u32;
     let has_stalled = all_kept && now - runtime.moved_at.load(Ordering::Relaxed) >= STALLED;
     if has_stalled {
-        let waits = |one: &&Carrier| one.is_unscheduled.load(Ordering::Relaxed);
+        let waits = |one: &&Carrier| one.looks.is_unscheduled.load(Ordering::Relaxed);
         let all = runtime.carriers.iter().filter(waits);
-        all.for_each(|one| one.is_kept.store(true, Ordering::Relaxed));
+        all.for_each(|one| one.looks.is_kept.store(true, Ordering::Relaxed));
     }
     queued += runtime.injector.len()
         + runtime.handover.len()
@@ -174,7 +174,7 @@ fn ramp_up(runtime: &Shared, missing: u32) -> u32 {
 fn hand_over(runtime: &Shared, carrier: &Carrier) {
     /// Times that some are taken in one look.
     const TIMES: usize = 8;
-    if !carrier.is_kept.load(Ordering::Relaxed) || carrier.queue.is_empty() {
+    if !carrier.looks.is_kept.load(Ordering::Relaxed) || carrier.queue.is_empty() {
         return;
     }
     let taken = || runtime.hand_over_from(&carrier.queue);
@@ -205,11 +205,11 @@ fn state(runtime: &Shared, carrier: &Carrier, first: bool) -> State {
     }
     let time = cpu_time(thread);
     let has_switched = carrier.look();
-    let has_run = carrier.time_kept.swap(time, Ordering::Relaxed) != time;
+    let has_run = carrier.looks.time.swap(time, Ordering::Relaxed) != time;
     if !has_run && !has_switched {
         // It has done nothing since the last look, however long ago that was. (One that waits for a processor cannot
         // begin to wait for anything else without one.)
-        let (waits, is_kept) = (&carrier.is_unscheduled, &carrier.is_kept);
+        let (waits, is_kept) = (&carrier.looks.is_unscheduled, &carrier.looks.is_kept);
         match (waits.load(Ordering::Relaxed), is_kept.load(Ordering::Relaxed)) {
             (true, _) if !first => return State::Unscheduled,
             (false, true) => return State::Kept,
@@ -217,18 +217,18 @@ fn state(runtime: &Shared, carrier: &Carrier, first: bool) -> State {
         }
     }
     if has_switched || first {
-        carrier.cpu_time.store(time, Ordering::Relaxed);
-        carrier.looks_spawning.store(0, Ordering::Relaxed);
+        carrier.looks.time_first.store(time, Ordering::Relaxed);
+        carrier.looks.spawning.store(0, Ordering::Relaxed);
         return State::Moves;
     }
     let spawned = carrier.stats.spawned.load(Ordering::Relaxed);
-    if carrier.spawned_before.swap(spawned, Ordering::Relaxed) != spawned
-        && carrier.looks_spawning.fetch_add(1, Ordering::Relaxed) < SPAWNING
+    if carrier.looks.spawned.swap(spawned, Ordering::Relaxed) != spawned
+        && carrier.looks.spawning.fetch_add(1, Ordering::Relaxed) < SPAWNING
     {
-        carrier.cpu_time.store(time, Ordering::Relaxed);
+        carrier.looks.time_first.store(time, Ordering::Relaxed);
         return State::Moves;
     }
-    let had_some = time >= carrier.cpu_time.load(Ordering::Relaxed) + SOME;
+    let had_some = time >= carrier.looks.time_first.load(Ordering::Relaxed) + SOME;
     if had_some || !waits_for_a_processor(thread) { State::Kept } else { State::Unscheduled }
 }
 

@@ -153,9 +153,9 @@ fn all_sleep_or_rest(runtime: &Shared) -> bool {
 
 /// Whether a fiber keeps `carrier` and has used no processor since the last look, and nothing else waits there.
 fn rests(carrier: &Carrier) -> bool {
-    carrier.is_kept.load(Ordering::Relaxed)
+    carrier.looks.is_kept.load(Ordering::Relaxed)
         && carrier.is_empty()
         && !carrier.has_operations()
         && carrier.shard.next() == NEVER
-        && carrier.time_kept.load(Ordering::Relaxed) == cpu_time(carrier.thread())
+        && carrier.looks.time.load(Ordering::Relaxed) == cpu_time(carrier.thread())
 }

@@ -78,7 +78,8 @@ extern "C" fn watch(bed: *mut c_void) -> *mut c_void {
 
 /// Kept carriers with operations under way.
 pub(crate) fn needing(runtime: &Shared) -> impl Iterator<Item = &Carrier> {
-    let needs =
-        |carrier: &&Carrier| carrier.is_kept.load(Ordering::Relaxed) && carrier.has_operations();
+    let needs = |carrier: &&Carrier| {
+        carrier.looks.is_kept.load(Ordering::Relaxed) && carrier.has_operations()
+    };
     runtime.carriers.iter().filter(needs)
 }
