@@ -40,8 +40,8 @@ pub(crate) unsafe fn set_name(thread: pthread_t, name: *const c_char) -> Option<
     }
     thread.set_name(kept);
     if thread.is_main() {
-        // What `ps` shows is the name of the first kernel thread.
-        let _ = std::fs::write("/proc/self/comm", bytes);
+        // What `ps` shows is the name of the first kernel thread. (With its NUL: std writes no empty text.)
+        let _ = std::fs::write("/proc/self/comm", &kept[..=bytes.len()]);
     }
     Some(0)
 }

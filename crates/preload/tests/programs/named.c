@@ -91,5 +91,7 @@ int main(void) {
     end(&early);
     pthread_t thread;
     assert(!pthread_create(&thread, NULL, names, NULL) && !pthread_join(thread, NULL));
+    assert(!pthread_setname_np(pthread_self(), ""));
+    tell_itself("nameless");
     return 0;
 }
