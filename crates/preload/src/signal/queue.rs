@@ -127,17 +127,31 @@ impl Queue {
                 }
             }
             let takes = |one: &Came| of & bit(one.info.si_signo) != 0 && test(one);
-            let signal = came.iter().filter(|one| takes(one)).map(|one| one.info.si_signo).min()?;
-            let index = came.iter().position(|one| one.info.si_signo == signal && takes(one))?;
-            let Came { info, .. } = came.remove(index);
-            if came.iter().all(|one| one.info.si_signo != signal) {
-                self.set.fetch_and(!bit(signal), Ordering::SeqCst);
-            }
+            let first = came.iter().filter(|one| takes(one)).map(|one| one.info.si_signo).min();
+            let is_first = |one: &Came| Some(one.info.si_signo) == first && takes(one);
+            let index = came.iter().position(is_first);
+            let taken = index.map(|index| came.remove(index).info);
+            self.reduce_set(&came);
             if came.is_empty() {
                 *came = Vec::new();
             }
-            Some(info)
+            taken
         })
+    }
+
+    /// Takes those of which there is none any more out of the set, under the lock.
+    ///
+    /// [`raise`](Self::raise) does not have the lock: it notes a signal, and then adds it to the set. If it notes one
+    /// meanwhile, the signal stays in the set: it is added there by `raise`, or here, where the notes are read last. And
+    /// if another thread takes the signal (as a change of its action does) before `raise` adds it to the set, the next
+    /// take finds none, and takes it out here.
+    fn reduce_set(&self, came: &[Came]) {
+        let there = came.iter().fold(0, |set, one| set | bit(one.info.si_signo));
+        self.set.fetch_and(there, Ordering::SeqCst);
+        let raised = u64::from(self.raised.load(Ordering::SeqCst));
+        if raised != 0 {
+            self.set.fetch_or(raised, Ordering::SeqCst);
+        }
     }
 
     /// Forgets those of a set, which the program ignores from now on.
