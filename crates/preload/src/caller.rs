@@ -1,6 +1,6 @@
 //! Who has called a function of this library's, as the unwinder finds it.
 //!
-//! Some functions of libc's ask by their return address who calls them. Ours, which stand in for these, are in
+//! Some functions of libc's look at their return address to find their caller. Ours, which stand in for these, are in
 //! assembly in `interpose`; but a library of Rust's exports no symbols of assembly, so here they are functions
 //! of Rust's, which have to look.
 

@@ -7,12 +7,12 @@
 //! | room | what |
 //! |---|---|
 //! | `start`, `environment`, `report` | before `main`: whether threads become fibers; the frame below `main`; what is told at the end |
-//! | `thread` | creating, joining, ending and naming threads; who they are to the kernel |
+//! | `thread` | creating, joining, ending and naming threads; what they are to the kernel |
 //! | `signal` | masks of threads, and handlers that run on the thread that a signal is for; what is said where a fault ends the program |
 //! | `kept`, `elf` | where threads were that kept their carriers, for the report |
 //! | `mutex` | what cannot be had of mutexes, which is said |
 //! | `stat` | how many threads `/proc/self/stat` shows |
-//! | `library`, `caller` | libraries that are loaded later, and who loads them |
+//! | `library`, `caller` | libraries that are loaded later, and the callers of `dlopen` |
 //! | `process`, `clone`, `variadic`, `unsuited` | `fork` and its kin, and the programs that a thread starts |
 //!
 //! Until the program creates its second thread, nothing is changed but that calls pass through the stand-ins.

@@ -45,7 +45,9 @@ fn usable(place: PathBuf) -> Result<PathBuf, String> {
     }
     match elf::kind(&place) {
         Ok(Kind::Static | Kind::Dynamic) => Ok(place),
-        Ok(_) => Err(format!("{shown} is no library for this machine")),
+        Ok(_) => Err(format!(
+            "{shown} is no library for this machine; `cargo build --release` makes one"
+        )),
         Err(error) => Err(format!("{shown} cannot be read: {error}")),
     }
 }

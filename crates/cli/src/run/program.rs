@@ -37,7 +37,10 @@ impl Program {
     /// When there is none of that name, or it may not be executed.
     pub(crate) fn find(name: &OsStr) -> io::Result<Program> {
         if name.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "a program has a name"));
+            return Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "the name of a program cannot be empty",
+            ));
         }
         if name.as_bytes().contains(&b'/') {
             return Program::at(Path::new(name));
@@ -103,7 +106,7 @@ fn look(path: &Path, depth: usize) -> Result<(), String> {
     }
     if let Some(interpreter) = script(&start(&real).map_err(told)?) {
         if depth == 0 {
-            return Err("its interpreters are scripts".to_owned());
+            return Err(format!("its interpreters are scripts, more than {DEPTH} in a row"));
         }
         // (If it is not there, the kernel refuses to start the script, and that is said.)
         return if interpreter.exists() { look(&interpreter, depth - 1) } else { Ok(()) };

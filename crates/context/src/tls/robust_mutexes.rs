@@ -67,7 +67,7 @@ fn mark_dead(word: &AtomicU32, owner: u32, inherits: bool) {
     let marked = word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |value| {
         (value & OWNER == owner).then_some(value & WAITERS | OWNER_DIED)
     });
-    // Nobody waits in the kernel for a mutex with priority inheritance: it knows no thread that owns it.
+    // For a mutex with priority inheritance no thread waits in the kernel, which knows no thread that owns it.
     if !inherits && marked.is_ok_and(|value| value & WAITERS != 0) {
         // Not FUTEX_PRIVATE_FLAG: waiters for robust mutexes always use shared futexes.
         // SAFETY: wakes one waiter; the kernel does not access the word.

@@ -273,7 +273,7 @@ unsafe fn hand_on(
     context: *mut libc::c_void,
 ) {
     let earlier = EARLIER.load(Ordering::Acquire);
-    // SAFETY: never freed.
+    // SAFETY: null, or what `EARLIER` was set to, which is neither freed nor written again.
     let Some(earlier) = (unsafe { earlier.as_ref() }) else { return };
     // SAFETY: what the program had installed as its handler, called as it asked for.
     unsafe {

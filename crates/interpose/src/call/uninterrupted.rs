@@ -78,7 +78,7 @@ impl Before {
         let mut before = 0u64;
         let place = (&raw mut before) as usize;
         let arguments = [how as usize, (&raw const set) as usize, place, SIZE, 0, 0];
-        // SAFETY: two sets of signals.
+        // SAFETY: the kernel reads the one set and writes the other; both have `SIZE` bytes and are there during the call.
         let blocked = unsafe { kernel::call(libc::SYS_rt_sigprocmask, arguments) };
         // A sandbox may deny that. Then signals do interrupt.
         Before(blocked.is_ok().then_some(before))

@@ -1,8 +1,8 @@
 //! `open` and its kin.
 //!
 //! Opening a FIFO waits until its other end is opened. A fiber opens it in non-blocking mode and polls for
-//! the other end (see [`polling`](crate::wait::polling)); then it sets the mode that was asked for, which
-//! no one else can notice, because the open file is new. While it waits it counts as a reader, as a waiting
+//! the other end (see [`polling`](crate::wait::polling)); then it sets the mode that was asked for. The
+//! open file is new, so this change cannot be noticed. While it waits it counts as a reader, as a waiting
 //! thread would, so writers go on.
 //!
 //! Other files are opened as ever, and take the time that the disk takes.

@@ -75,7 +75,7 @@ impl<'u> Given<'u> {
     pub(crate) fn buffers(self) -> Buffers<'u> {
         let mut buffers = Buffers::new(self.first, self.count as usize);
         if self.own {
-            // SAFETY: it is there.
+            // SAFETY: the descriptions are of our own making, and are there for `'u`.
             unsafe { buffers.seen() };
         }
         buffers

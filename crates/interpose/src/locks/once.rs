@@ -66,7 +66,7 @@ interpose! { lean anywhere
     }
 }
 
-/// The `pthread_t` of who holds a gate.
+/// The `pthread_t` of the thread or fiber that holds each gate, or 0.
 static RUNNERS: [AtomicUsize; GATES] = [const { AtomicUsize::new(0) }; GATES];
 
 /// Opens the gates of the calling fiber, which ends by `pthread_exit` or because it was cancelled. It has left the

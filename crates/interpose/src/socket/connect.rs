@@ -105,7 +105,7 @@ fn end_attempt(fd: c_int, errno: c_int) {
 
 /// Whether the program has bound a socket to an address.
 fn is_bound(fd: c_int) -> bool {
-    // SAFETY: plain old data.
+    // SAFETY: zeros are an address, of no family.
     let mut address: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
     let mut length = size_of_val(&address) as socklen_t;
     let [address_at, length_at] = [&raw mut address as usize, &raw mut length as usize];

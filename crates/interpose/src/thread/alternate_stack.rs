@@ -72,7 +72,7 @@ fn set_own(stack: stack_t) -> Result<(), c_int> {
     let own = Box::into_raw(Box::new(stack));
     // SAFETY: a key, with the value that its destructor takes.
     if unsafe { libc::pthread_setspecific(key, own.cast()) } != 0 {
-        // SAFETY: it was not kept.
+        // SAFETY: boxed above, and the key did not take it, so this is the one owner.
         unsafe { free(own.cast()) };
         return Err(libc::ENOMEM);
     }

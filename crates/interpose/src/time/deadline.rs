@@ -71,7 +71,7 @@ pub(crate) fn absolute(time: &libc::timespec, clock: Clock) -> Result<u64, c_int
         Clock::Monotonic => Ok(clamp(moment)),
         Clock::Realtime => {
             let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-            // SAFETY: writes the time.
+            // SAFETY: there is room for the time.
             unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut now) };
             Ok(clamp(i128::from(clock::now()) + moment - nanoseconds(&now)?))
         }

@@ -213,7 +213,7 @@ fn of_family<'a>(family: &Family<'a>, work: Work) -> Option<Contest<'a>> {
         };
         bites.iter().filter_map(meal).collect()
     };
-    // The largest crowd that had both sides at most of the meals. One alone has nobody to yield to.
+    // The largest crowd that had both sides at most of the meals. One alone has no other to yield to.
     let crowds = sizes.iter().map(|&people| (people, meals(people)));
     let crowds = crowds.filter(|(_, meals)| !meals.is_empty());
     let (people, meals) =
@@ -254,7 +254,7 @@ pub(super) fn sentences(view: &View<'_>) -> Vec<String> {
     all(view).into_iter().map(sentence).collect()
 }
 
-/// A row for each runtime, a column for each length of meal: who is faster, and how many times; and
+/// A row for each runtime, a column for each length of meal: which side is faster, and how many times; and
 /// from where on it is threads.
 pub(super) fn table(view: &View<'_>) -> Table {
     let all = all(view);

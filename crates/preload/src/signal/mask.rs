@@ -239,7 +239,7 @@ stand_in! {
 /// Changes the mask of the calling hosted thread by one of the first 32 signals; returns those of them that it blocked.
 fn change_first(how: c_int, set: c_int) -> c_int {
     let (set, mut before) = (u64::from(set as u32), 0);
-    // SAFETY: two sets.
+    // SAFETY: sets of this function's own, which are there during the call.
     unsafe { change(how, &raw const set, &raw mut before) };
     before as c_int
 }

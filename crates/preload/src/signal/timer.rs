@@ -143,7 +143,7 @@ fn nanos(time: timespec) -> Option<u64> {
 fn begin(id: c_int, nanos: u64) {
     let wanted = itimerspec { it_interval: time(0), it_value: time(nanos) };
     let arguments = [id as usize, 0, (&raw const wanted) as usize, 0, 0, 0];
-    // SAFETY: a time.
+    // SAFETY: the kernel reads the time, which is there during the call, and writes none (the fourth argument is null).
     let _ = unsafe { kernel::call(libc::SYS_timer_settime, arguments) };
 }
 
