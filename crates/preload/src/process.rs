@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use carefree_ground::kernel;
 use carefree_runtime::hosted::{self, ForkHooks};
 use carefree_runtime::kernel_name::KernelName;
+use carefree_runtime::wait::without_parking;
 use libc::{pid_t, posix_spawnattr_t};
 
 use crate::kept;
@@ -95,9 +96,14 @@ unsafe fn with_mask(
             libc::posix_spawnattr_getflags(attributes, &raw mut flags);
         }
         let mask = signal::for_program().filter(|_| flags & SET == 0);
-        if let Some((_, record)) = record::current() {
-            record.settings.before_program();
-        }
+        let caller = record::current().filter(|_| !signal::is_child());
+        let spawn = |attributes| match caller {
+            Some((_, record)) => without_parking(|| {
+                record.settings.before_program();
+                record.settings.with_processors(|| spawn(attributes))
+            }),
+            None => spawn(attributes),
+        };
         let Some(mask) = mask else { return spawn(attributes) };
         let mut own = MaybeUninit::<posix_spawnattr_t>::uninit();
         if attributes.is_null() {

@@ -131,8 +131,13 @@ pub(crate) fn for_child<T>(f: impl FnOnce() -> T) -> T {
         change_kernels(libc::SIG_SETMASK, Some(before));
         result
     };
-    // (The child of a `vfork` may not return, and what it notes of the thread is its parent's.)
-    if beside::is_one() { call() } else { without_parking(call) }
+    match record::current() {
+        Some((_, record)) if !beside::is_one() => {
+            without_parking(|| record.settings.with_processors(call))
+        }
+        // (The child of a `vfork` may not return, and what is noted of the thread is its parent's.)
+        _ => call(),
+    }
 }
 
 /// [`for_child`] for a program that takes the place of this one. It inherits as well what has come for the caller

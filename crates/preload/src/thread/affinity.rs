@@ -1,104 +1,262 @@
 //! Processors of threads.
 //!
-//! A fiber runs where a carrier takes it. Affinity to processors that the process may run on is accepted, and has no effect.
+//! A fiber runs where a carrier takes it. The processors that a hosted thread asks for have no effect on it, but they are
+//! stored, inherited and told, and refused where the kernel refuses them. (What is created in the kernel has them:
+//! [`settings`](crate::thread::settings).)
+//!
+//! Which processors the kernel allows is known to it alone: a program may have tied its first thread to one, and tie each
+//! of its others to another. So a carrier asks the kernel for them itself, and takes its own again. If a thread may run on
+//! one that the carriers may not run on, because they began with what the first thread had, all of them get it.
 
 use std::ffi::{c_int, c_void};
+use std::fs;
+use std::ptr;
 
+use carefree_ground::kernel;
+use carefree_ground::lock::Lock;
+use carefree_runtime::wait::without_parking;
 use libc::pthread_t;
 
-use crate::signal;
-use crate::thread::identity::find_number;
-use crate::thread::record;
+use crate::thread::identity::with_number;
+use crate::thread::record::{self, Record, set_errno};
 
-/// Whether `number` is 0 and the caller is a hosted thread, or that of a hosted thread. (A child of `vfork` is none.)
-pub(super) fn is_hosted(number: c_int) -> bool {
-    match number {
-        _ if signal::is_child() => false,
-        0 => record::current().is_some(),
-        number => find_number(number).is_some_and(|thread| !thread.is_main()),
+/// Processors: as many as a `cpu_set_t` has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Set([u64; 16]);
+
+/// All sets that threads have asked for. They are few, and never freed.
+static SETS: Lock<Vec<&'static Set>> = Lock::new(Vec::new());
+/// The most sets that are stored; a thread that asks for another one is told that there is no memory.
+const MOST: usize = 4096;
+
+impl Set {
+    /// Those of a kernel thread of this number, or of the calling one for 0.
+    ///
+    /// # Errors
+    /// With the `errno`: when the kernel knows of more processors than there is room for, or of no such thread.
+    pub(super) fn of_kernel_thread(number: c_int) -> Result<Set, c_int> {
+        let mut set = Set([0; 16]);
+        let place = ptr::from_mut(&mut set) as usize;
+        // SAFETY: the kernel writes so many bytes to the set at most.
+        unsafe {
+            kernel::call(
+                libc::SYS_sched_getaffinity,
+                [number as usize, size_of::<Set>(), place, 0, 0, 0],
+            )
+        }
+        .map(|_| set)
+    }
+
+    /// Gives them to a kernel thread of this number, or to the calling one for 0.
+    ///
+    /// # Errors
+    /// With the `errno`.
+    pub(super) fn give_to(&self, number: c_int) -> Result<(), c_int> {
+        let place = ptr::from_ref(self) as usize;
+        // SAFETY: the kernel reads the set.
+        unsafe {
+            kernel::call(
+                libc::SYS_sched_setaffinity,
+                [number as usize, size_of::<Set>(), place, 0, 0, 0],
+            )
+        }
+        .map(|_| ())
+    }
+
+    fn united(&self, other: &Set) -> Set {
+        Set(std::array::from_fn(|word| self.0[word] | other.0[word]))
+    }
+
+    /// The same, as one of [`SETS`]; `None` if there are too many.
+    fn stored(self) -> Option<&'static Set> {
+        without_parking(|| {
+            let mut sets = SETS.lock();
+            if let Some(stored) = sets.iter().find(|stored| ***stored == self) {
+                return Some(*stored);
+            }
+            (sets.len() < MOST).then(|| {
+                let stored: &'static Set = Box::leak(Box::new(self));
+                sets.push(stored);
+                stored
+            })
+        })
     }
 }
 
-/// The processors that the process may run on.
+/// Has the kernel say on which processors of a set a thread of this process may run; `None` if there are more than are
+/// stored.
+///
+/// # Errors
+/// With the `errno` that the kernel answers.
 ///
 /// # Safety
-/// `bytes` may be written at `set`.
-pub(super) unsafe fn processors(bytes: usize, set: *mut c_void) -> c_int {
-    // Of the first kernel thread, which has those that the process was started with.
+/// As for the system call.
+unsafe fn allowed(bytes: usize, set: *const c_void) -> Result<Option<Set>, c_int> {
+    let before = Set::of_kernel_thread(0);
     // SAFETY: as this function demands.
-    unsafe { libc::sched_getaffinity(libc::getpid(), bytes, set.cast()) }
+    unsafe { kernel::call(libc::SYS_sched_setaffinity, [0, bytes, set as usize, 0, 0, 0]) }?;
+    let Ok(before) = before else { return Ok(None) };
+    let allowed = Set::of_kernel_thread(0);
+    // (It fails if the process has lost all of these meanwhile. Then it has others, and so has this thread.)
+    let _ = before.give_to(0);
+    let allowed = allowed?;
+    let all = before.united(&allowed);
+    if all != before {
+        widen(&before, &all);
+    }
+    Ok(Some(allowed))
 }
 
-/// What the kernel answers where a thread is to run on the processors of a set: it must have one that the process may run
-/// on.
+/// Gives the carriers, and what starts more of them, all of these processors in place of those that they have from the
+/// first thread.
+fn widen(from: &Set, to: &Set) {
+    without_parking(|| {
+        let Ok(tasks) = fs::read_dir("/proc/self/task") else { return };
+        for task in tasks.flatten() {
+            let is_own =
+                fs::read(task.path().join("comm")).is_ok_and(|name| name.starts_with(b"carefree-"));
+            let number = task.file_name().to_str().and_then(|number| number.parse().ok());
+            if let (true, Some(number)) = (is_own, number) {
+                if Set::of_kernel_thread(number).as_ref() == Ok(from) {
+                    let _ = to.give_to(number);
+                }
+            }
+        }
+    });
+}
+
+/// Stores what a thread is to have: an `errno`, or 0.
 ///
 /// # Safety
-/// There are `bytes` at `set`.
-unsafe fn answer_to(bytes: usize, set: *const c_void) -> c_int {
-    /// Bytes for more processors than kernels have.
-    const ROOM: usize = 1024;
-    if set.is_null() {
-        return libc::EFAULT;
-    }
-    // (The kernel writes whole words.)
-    let mut own = [0_u64; ROOM / 8];
-    // SAFETY: there is so much room.
-    if unsafe { processors(ROOM, own.as_mut_ptr().cast()) } < 0 {
-        return 0;
-    }
+/// As for the system call.
+unsafe fn set(record: &Record, bytes: usize, set: *const c_void) -> c_int {
     // SAFETY: as this function demands.
-    let wanted = unsafe { std::slice::from_raw_parts(set.cast::<u8>(), bytes.min(ROOM)) };
-    let own = own.iter().flat_map(|word| word.to_ne_bytes());
-    if wanted.iter().zip(own).any(|(wanted, own)| wanted & own != 0) { 0 } else { libc::EINVAL }
+    match unsafe { allowed(bytes, set) } {
+        Ok(None) => 0,
+        Ok(Some(allowed)) => match allowed.stored() {
+            Some(stored) => {
+                record.settings.set_processors(Some(stored));
+                0
+            }
+            None => libc::ENOMEM,
+        },
+        Err(errno) => errno,
+    }
+}
+
+/// Tells what a thread has, as the system call does: how many bytes.
+///
+/// # Errors
+/// With the `errno`.
+///
+/// # Safety
+/// As for the system call.
+unsafe fn tell(has: Option<&Set>, bytes: usize, set: *mut c_void) -> Result<usize, c_int> {
+    // The process's number is that of the first kernel thread, which has those that the threads began with.
+    // SAFETY: no preconditions.
+    let first = unsafe { libc::getpid() } as usize;
+    // SAFETY: as this function demands.
+    let told = unsafe {
+        kernel::call(libc::SYS_sched_getaffinity, [first, bytes, set as usize, 0, 0, 0])
+    }?;
+    if let Some(has) = has {
+        let there = told.min(size_of::<Set>());
+        // SAFETY: the kernel has written as many bytes to the caller's set, which the own one has as well.
+        unsafe { ptr::copy_nonoverlapping(ptr::from_ref(has).cast::<u8>(), set.cast(), there) };
+    }
+    Ok(told)
+}
+
+/// [`tell`], as libc's functions have it: with zeros behind what the kernel knows. An `errno`, or 0.
+///
+/// # Safety
+/// `bytes` may be written at `set`, if the kernel may write there.
+pub(super) unsafe fn tell_all(record: &Record, bytes: usize, set: *mut c_void) -> c_int {
+    // SAFETY: as this function demands.
+    match unsafe { tell(record.settings.processors(), bytes, set) } {
+        Ok(told) => {
+            // SAFETY: behind what was written there are so many bytes more.
+            unsafe { set.cast::<u8>().add(told).write_bytes(0, bytes - told) };
+            0
+        }
+        Err(errno) => errno,
+    }
+}
+
+/// `sched_setaffinity` and `sched_getaffinity` by their numbers, for a hosted thread: what `syscall(2)` returns.
+///
+/// # Safety
+/// As for the system call.
+pub(super) unsafe fn by_number(
+    number: libc::c_long,
+    process: c_int,
+    bytes: usize,
+    place: usize,
+) -> Option<c_int> {
+    let answer = with_number(process, |record| {
+        if number == libc::SYS_sched_setaffinity {
+            // SAFETY: as this function demands.
+            match unsafe { set(record, bytes, place as *const c_void) } {
+                0 => Ok(0),
+                errno => Err(errno),
+            }
+        } else {
+            // SAFETY: as this function demands.
+            unsafe { tell(record.settings.processors(), bytes, place as *mut c_void) }
+        }
+    })?;
+    Some(answer.map_or_else(failed, |told| told as c_int))
+}
+
+fn failed(errno: c_int) -> c_int {
+    set_errno(errno);
+    -1
 }
 
 stand_in! {
     /// `pthread_setaffinity_np(3)`.
-    fn pthread_setaffinity_np(thread: pthread_t, bytes: usize, set: *const c_void) -> c_int {
+    fn pthread_setaffinity_np(thread: pthread_t, bytes: usize, processors: *const c_void) -> c_int {
         // SAFETY: the caller's arguments.
         unsafe {
             match record::find(thread) {
-                Some(_) => answer_to(bytes, set),
-                None => next(thread, bytes, set),
+                Some((_, record)) => set(record, bytes, processors),
+                None => next(thread, bytes, processors),
             }
         }
     }
 
     /// `pthread_getaffinity_np(3)`.
-    fn pthread_getaffinity_np(thread: pthread_t, bytes: usize, set: *mut c_void) -> c_int {
+    fn pthread_getaffinity_np(thread: pthread_t, bytes: usize, processors: *mut c_void) -> c_int {
         // SAFETY: the caller's arguments.
         unsafe {
-            if record::find(thread).is_none() {
-                return next(thread, bytes, set);
+            match record::find(thread) {
+                Some((_, record)) => tell_all(record, bytes, processors),
+                None => next(thread, bytes, processors),
             }
-            set.cast::<u8>().write_bytes(0, bytes);
-            if processors(bytes, set) < 0 { *libc::__errno_location() } else { 0 }
         }
     }
 
     /// `sched_setaffinity(2)`.
-    fn sched_setaffinity(process: c_int, bytes: usize, set: *const c_void) -> c_int {
+    fn sched_setaffinity(process: c_int, bytes: usize, processors: *const c_void) -> c_int {
         // SAFETY: the caller's arguments.
         unsafe {
-            if !is_hosted(process) {
-                return next(process, bytes, set);
-            }
-            match answer_to(bytes, set) {
-                0 => 0,
-                errno => {
-                    *libc::__errno_location() = errno;
-                    -1
-                }
+            match with_number(process, |record| set(record, bytes, processors)) {
+                Some(0) => 0,
+                Some(errno) => failed(errno),
+                None => next(process, bytes, processors),
             }
         }
     }
 
     /// `sched_getaffinity(2)`.
-    fn sched_getaffinity(process: c_int, bytes: usize, set: *mut c_void) -> c_int {
+    fn sched_getaffinity(process: c_int, bytes: usize, processors: *mut c_void) -> c_int {
         // SAFETY: the caller's arguments.
         unsafe {
-            let process = if is_hosted(process) { libc::getpid() } else { process };
-            next(process, bytes, set)
+            match with_number(process, |record| tell_all(record, bytes, processors)) {
+                Some(0) => 0,
+                Some(errno) => failed(errno),
+                None => next(process, bytes, processors),
+            }
         }
     }
 }

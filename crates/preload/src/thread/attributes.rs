@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use libc::{pthread_attr_t, pthread_t};
 
-use crate::thread::affinity::processors;
+use crate::thread::affinity;
 use crate::thread::record::{self, DETACHED};
 
 unsafe extern "C" {
@@ -34,7 +34,8 @@ pub(crate) unsafe fn complete(thread: pthread_t, attributes: *mut pthread_attr_t
         if is_detached {
             pthread_attr_setdetachstate(attributes, libc::PTHREAD_CREATE_DETACHED);
         }
-        if told != 0 || processors(size_of_val(&set), set.as_mut_ptr().cast()) < 0 {
+        if told != 0 || affinity::tell_all(record, size_of_val(&set), set.as_mut_ptr().cast()) != 0
+        {
             return told;
         }
         pthread_attr_setaffinity_np(attributes, size_of_val(&set), set.as_ptr().cast())

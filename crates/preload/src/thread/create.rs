@@ -359,7 +359,8 @@ stand_in! {
         // SAFETY: the caller's arguments are those of `pthread_create`, without attributes.
         match unsafe { create_hosted(thread, std::ptr::null(), start) } {
             Some(0) => 0,
-            Some(libc::EAGAIN | libc::ENOMEM) => NO_MEMORY,
+            // (Where there is no memory for a thread, libc has `EAGAIN`, of which it makes the other one.)
+            Some(libc::ENOMEM) => NO_MEMORY,
             Some(_) => ERROR,
             // SAFETY: the caller's arguments, or those of a function that calls the caller's.
             None => unsafe {

@@ -9,7 +9,7 @@ use std::ffi::{c_int, c_long, c_uint, c_void};
 use carefree_ground::kernel;
 use libc::{pid_t, pthread_t, sched_param};
 
-use crate::thread::affinity::{is_hosted, sched_setaffinity};
+use crate::thread::affinity;
 use crate::thread::identity::with_number;
 use crate::thread::niceness::{self, setpriority};
 use crate::thread::policy::Policy;
@@ -86,13 +86,8 @@ pub(super) unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<
             libc::SYS_sched_getscheduler => sched_getscheduler(process),
             libc::SYS_sched_setparam => sched_setparam(process, b as *const sched_param),
             libc::SYS_sched_getparam => sched_getparam(process, b as *mut sched_param),
-            libc::SYS_sched_setaffinity => sched_setaffinity(process, b, c as *const c_void),
-            libc::SYS_sched_getaffinity if is_hosted(process) => {
-                let of_first = [libc::getpid() as usize, b, c, 0, 0, 0];
-                match kernel::call(number, of_first) {
-                    Ok(bytes) => bytes as c_int,
-                    Err(errno) => answer(errno),
-                }
+            libc::SYS_sched_setaffinity | libc::SYS_sched_getaffinity => {
+                affinity::by_number(number, process, b, c)?
             }
             // (No policy that these calls alone can set is for fibers.)
             libc::SYS_sched_setattr if c == 0 => {

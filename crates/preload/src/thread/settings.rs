@@ -1,13 +1,16 @@
-//! What the kernel keeps for each of its threads, and is remembered for a hosted one: see `lateness`, `niceness` and
-//! `rights`.
+//! What the kernel keeps for each of its threads, and is remembered for a hosted one: see `affinity`, `lateness`,
+//! `niceness` and `rights`.
 //!
 //! To the kernel it would be the carrier's. What a hosted thread creates in the kernel, a process or a thread that is
 //! none but a thread, gets it as from a thread.
 
 use std::ffi::{c_int, c_long};
-use std::sync::atomic::{AtomicBool, AtomicI8, AtomicI32, AtomicU32, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicI8, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 use carefree_ground::kernel;
+
+use crate::thread::affinity::Set;
 
 /// `IOPRIO_WHO_PROCESS`: one thread.
 pub(super) const THREAD: usize = 1;
@@ -27,6 +30,8 @@ pub(crate) struct Settings {
     pub(super) file_priority: AtomicI32,
     /// Whether programs that it starts get no rights that it does not have (`PR_SET_NO_NEW_PRIVS`).
     pub(super) no_new_rights: AtomicBool,
+    /// The processors that it has asked for: null, or a set that is never freed.
+    processors: AtomicPtr<Set>,
 }
 
 /// What a thread has at one moment, and what it creates begins with.
@@ -36,6 +41,7 @@ pub(crate) struct Kept {
     slack: u32,
     file_priority: i32,
     no_new_rights: bool,
+    processors: Option<&'static Set>,
 }
 
 /// A system call that accesses no memory; 0 where it fails.
@@ -55,6 +61,7 @@ impl Kept {
             slack: ask(libc::SYS_prctl, [libc::PR_GET_TIMERSLACK as usize, 0, 0]) as u32,
             file_priority: ask(libc::SYS_ioprio_get, [THREAD, 0, 0]) as i32,
             no_new_rights: ask(libc::SYS_prctl, [libc::PR_GET_NO_NEW_PRIVS as usize, 0, 0]) == 1,
+            processors: None,
         }
     }
 
@@ -74,6 +81,10 @@ impl Kept {
         if self.no_new_rights && !has.no_new_rights {
             get_no_new_rights();
         }
+        if let Some(processors) = self.processors {
+            // (If the process has lost all of them, it has others.)
+            let _ = processors.give_to(0);
+        }
     }
 }
 
@@ -90,6 +101,7 @@ impl Settings {
             first_slack: AtomicU32::new(0),
             file_priority: AtomicI32::new(0),
             no_new_rights: AtomicBool::new(false),
+            processors: AtomicPtr::new(ptr::null_mut()),
         }
     }
 
@@ -99,7 +111,19 @@ impl Settings {
             slack: self.slack.load(Ordering::Relaxed),
             file_priority: self.file_priority.load(Ordering::Relaxed),
             no_new_rights: self.no_new_rights.load(Ordering::Relaxed),
+            processors: self.processors(),
         }
+    }
+
+    /// `None` if it has asked for none, nor its creators.
+    pub(super) fn processors(&self) -> Option<&'static Set> {
+        // SAFETY: null, or a set that is never freed.
+        unsafe { self.processors.load(Ordering::Acquire).as_ref() }
+    }
+
+    pub(super) fn set_processors(&self, set: Option<&'static Set>) {
+        let set = set.map_or(ptr::null(), ptr::from_ref);
+        self.processors.store(set.cast_mut(), Ordering::Release);
     }
 
     /// A thread begins with what its creator has; without one, with what the calling kernel thread has.
@@ -110,6 +134,7 @@ impl Settings {
         self.first_slack.store(kept.slack, Ordering::Relaxed);
         self.file_priority.store(kept.file_priority, Ordering::Relaxed);
         self.no_new_rights.store(kept.no_new_rights, Ordering::Relaxed);
+        self.set_processors(kept.processors);
     }
 
     /// The thread starts a program, or sandboxes all threads: what the kernel asks for then of the calling kernel thread is
@@ -118,5 +143,18 @@ impl Settings {
         if self.no_new_rights.load(Ordering::Relaxed) {
             get_no_new_rights();
         }
+    }
+
+    /// Calls `start`, which starts a program, with the thread's processors in force for the calling kernel thread: the
+    /// program inherits them. `start` must not park.
+    pub(crate) fn with_processors<T>(&self, start: impl FnOnce() -> T) -> T {
+        let Some(processors) = self.processors() else { return start() };
+        let before = Set::of_kernel_thread(0);
+        let _ = processors.give_to(0);
+        let started = start();
+        if let Ok(before) = before {
+            let _ = before.give_to(0);
+        }
+        started
     }
 }

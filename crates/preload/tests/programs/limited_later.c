@@ -1,16 +1,22 @@
 // A limit of address space that is set when there are idle stacks, and no room: threads are refused, and had again when
 // there is room.
+#define _GNU_SOURCE
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <threads.h>
 #include <unistd.h>
 
 static void *waits(void *unused) {
     usleep(1000);
     return unused;
+}
+
+static int never(void *unused) {
+    return unused == NULL;
 }
 
 // How many of up to 20 threads there are at once.
@@ -37,6 +43,11 @@ int main(void) {
     limit.rlim_cur = pages / 2 * 4096;
     assert(!setrlimit(RLIMIT_AS, &limit));
     printf("all: %d\n", create(1L << 30) == 20);
+    pthread_attr_t usual;
+    assert(!pthread_attr_init(&usual) && !pthread_attr_setstacksize(&usual, 1L << 30));
+    assert(!pthread_setattr_default_np(&usual));
+    thrd_t thread;
+    printf("by C11: %d\n", thrd_create(&thread, never, NULL));
     assert(!setrlimit(RLIMIT_AS, &before));
     printf("all: %d\n", create(16 << 20) == 20);
     return 0;

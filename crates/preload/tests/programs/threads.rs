@@ -21,6 +21,12 @@ fn threads_have_the_names_of_their_creators() {
     compare_c("named.c");
 }
 
+/// Where the first thread is tied to one processor, others may be tied to others.
+#[test]
+fn threads_have_the_processors_that_they_ask_for() {
+    compare_c("processors.c");
+}
+
 #[test]
 fn threads_end_by_exits_and_cancellation() {
     compare_c("ending.c");
