@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::slice;
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
 use carefree_context::{arch, tls};
 use carefree_ground::text::Text;
@@ -42,6 +42,9 @@ static HOST: Host = Host {
 /// The process whose threads cannot be fibers, because its first thread could not become one.
 static REFUSED: AtomicI32 = AtomicI32::new(0);
 
+/// Threads are to become fibers: see [`is_asked_for`], which is asked once, as the library begins.
+static ASKED_FOR: AtomicBool = AtomicBool::new(false);
+
 /// Registers the host, before constructors of the program's may create threads.
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -52,6 +55,7 @@ static AT_START: extern "C" fn() = {
         if !is_asked_for() {
             return;
         }
+        ASKED_FOR.store(true, Ordering::Relaxed);
         let asked = carefree_settings::text("CAREFREE_RUN");
         if asked.as_deref() == Some("only") {
             environment::leave_children_alone();
@@ -155,7 +159,8 @@ pub(crate) fn host() -> bool {
     let process = std::process::id() as i32;
     // SAFETY: takes nothing.
     let number = unsafe { kernel::call(libc::SYS_gettid, [0; 6]) };
-    if number != Ok(process as usize) || REFUSED.load(Ordering::Relaxed) == process {
+    let stays = !ASKED_FOR.load(Ordering::Relaxed) || REFUSED.load(Ordering::Relaxed) == process;
+    if number != Ok(process as usize) || stays {
         return false;
     }
     // To find out how fibers can be had takes a thread that the loader has to wait for. So what a library creates

@@ -23,9 +23,9 @@ pub const ALL: [(&str, Takes); 18] = [
     ("CAREFREE_TLS", Takes::Words(&["own", "shared", "threads"])),
     ("CAREFREE_TLS_RESERVE", Takes::Bytes(MOST_STORAGE)),
     ("CAREFREE_MALLOC", Takes::Words(&["own"])),
-    ("CAREFREE_RUN", Takes::Other),
+    ("CAREFREE_RUN", Takes::Words(&["off", "only"])),
     ("CAREFREE_RUN_THREADS_FOR", Takes::Other),
-    ("CAREFREE_RUN_STRICT", Takes::Other),
+    ("CAREFREE_RUN_STRICT", Takes::Words(&["1"])),
     ("CAREFREE_RUN_REPORT", Takes::Other),
     ("CAREFREE_RUN_REPORT_PROCESS", Takes::Other),
     ("CAREFREE_STACK", Takes::Other),
@@ -58,10 +58,21 @@ pub const OF_TESTS: [&str; 5] = [
 /// assert_eq!(carefree_settings::names::check(), Ok(()));
 /// ```
 pub fn check() -> Result<(), String> {
-    ALL.iter().try_for_each(|(name, takes)| match setting(name) {
-        Some(value) if !value.is_empty() => check_value(name, *takes, &value.to_string_lossy()),
+    ALL.iter().try_for_each(|(name, _)| check_one(name))
+}
+
+/// [`check`] for one of the settings.
+///
+/// # Errors
+/// A line that says what is wrong with its value.
+pub fn check_one(name: &str) -> Result<(), String> {
+    let takes = ALL.iter().find(|(known, _)| *known == name).map(|(_, takes)| *takes);
+    match (takes, setting(name)) {
+        (Some(takes), Some(value)) if !value.is_empty() => {
+            check_value(name, takes, &value.to_string_lossy())
+        }
         _ => Ok(()),
-    })
+    }
 }
 
 fn check_value(name: &str, takes: Takes, value: &str) -> Result<(), String> {
@@ -97,6 +108,8 @@ mod tests {
             ("CAREFREE_FSGSBASE", "on", "not `off`"),
             ("CAREFREE_MEMBARRIER", "Off", "not `off`"),
             ("CAREFREE_MALLOC", "mine", "not `own`"),
+            ("CAREFREE_RUN", "of", "neither `off` nor `only`"),
+            ("CAREFREE_RUN_STRICT", "0", "not `1`"),
         ] {
             assert_eq!(said(name, value), Err(format!("{name}={value} is {why}")));
         }

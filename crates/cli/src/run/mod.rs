@@ -13,6 +13,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use carefree_lab::hosted::Hosting;
+use carefree_settings::names;
 
 use crate::args::Run;
 use crate::mistyped::complain_of_settings;
@@ -86,6 +87,9 @@ fn give(command: &mut Command, orders: &Run, library: &Path) {
     }
     preload.push(library);
     command.env("LD_PRELOAD", preload);
+    if let Err(wrong) = names::check_one("CAREFREE_RUN") {
+        complain(wrong);
+    }
     // Asked for now, so it wins over what is in the environment: but not over `off`, by which users try without.
     let is_off = std::env::var_os("CAREFREE_RUN").is_some_and(|set| set == "off");
     if !is_off {

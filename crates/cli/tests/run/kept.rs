@@ -261,6 +261,7 @@ fn a_program_that_another_one_starts_may_have_to_keep_its_threads() {
     let text = r#"
         #include <pthread.h>
         #include <stdio.h>
+        #include <threads.h>
         #include <unistd.h>
         static void *begin(void *argument) {
             char path[64];
@@ -268,8 +269,13 @@ fn a_program_that_another_one_starts_may_have_to_keep_its_threads() {
             puts(access(path, F_OK) ? "fiber" : "thread");
             return argument;
         }
+        static int begin_by_c11(void *argument) {
+            return begin(argument) != argument;
+        }
         int main(void) {
+            thrd_t other;
             pthread_t thread;
+            if (thrd_create(&other, begin_by_c11, 0) || thrd_join(other, 0)) return 1;
             return pthread_create(&thread, 0, begin, 0) || pthread_join(thread, 0);
         }
     "#;
@@ -278,11 +284,14 @@ fn a_program_that_another_one_starts_may_have_to_keep_its_threads() {
     }
     artifact::copy_program(within("java"), within("other"));
     // (The loader says that it does not find what valgrind would have preloaded.)
-    let script =
-        "cd \"$0\"; ./java; ./other; LD_PRELOAD=$LD_PRELOAD:/none/vgpreload_core.so ./other";
+    let script = "cd \"$0\"; ./java; ./other; CAREFREE_RUN=off ./other; LD_PRELOAD=$LD_PRELOAD:/none/vgpreload_core.so ./other";
     let mut command = carefree();
     command.args(["run", "--strict", "/bin/sh", "-c", script]).arg(folder.path());
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(stdout(&output), "thread\nfiber\nthread\n", "{output:?}");
+    assert_eq!(
+        stdout(&output),
+        "thread\nthread\nfiber\nfiber\nthread\nthread\nthread\nthread\n",
+        "{output:?}"
+    );
 }

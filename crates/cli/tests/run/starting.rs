@@ -27,6 +27,9 @@ fn mistyped_settings_are_told_of() {
         assert_eq!(stderr(&run(command)), line);
     }
     assert_eq!(stdout(&run(&["run", "/bin/echo", "told"])), "told\n");
+    let mut command = carefree();
+    let output = command.env("CAREFREE_RUN", "of").args(["run", "/bin/true"]).output().unwrap();
+    assert_eq!(stderr(&output), "carefree: CAREFREE_RUN=of is neither `off` nor `only`\n");
 }
 
 #[test]
