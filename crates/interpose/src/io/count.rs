@@ -1,7 +1,13 @@
 //! Whether a write to an eventfd would wait. `pwritev2` refuses to try one without waiting, so it is asked for
 //! in other ways.
+//!
+//! The answers that a program writes to a fanotify are refused so as well. Such a write never waits, but a poll
+//! never finds room for it.
+
+use std::ffi::c_int;
 
 use crate::call::buffers::Buffers;
+use crate::call::sys;
 use crate::call::user::User;
 use crate::descriptor::File;
 use crate::descriptor::kind::Kind;
@@ -13,7 +19,7 @@ use crate::wait::readiness::is_ready;
 pub(crate) const COUNT: usize = size_of::<u64>();
 
 /// Whether a write to what has refused a try would wait. The kernel answers at once in non-blocking mode, where
-/// there is room, and where no eventfd would take what is written.
+/// there is room, where no eventfd would take what is written, and where the file is a queue of notices.
 ///
 /// Three things may be otherwise when the call comes, and then the carrier waits: another process has changed the
 /// mode; another writer has taken the room; there is room for 1, but not for as much as is written. The last two
@@ -27,8 +33,14 @@ pub(crate) fn would_wait(call: &Call, file: Option<&File>) -> bool {
         return false;
     }
     // The number may refer to a pipe by now, which waits for room whatever is written.
-    let may_wait = || file.is_none_or(|file| file.look(call.fd) != Kind::Stream);
-    !is_refused(&mut call.given.buffers()) || may_wait()
+    file.is_none_or(|file| file.look(call.fd) != Kind::Stream)
+        || !is_refused(&mut call.given.buffers()) && !has_notices(call.fd)
+}
+
+/// Whether `fd`, which is neither a pipe nor a socket nor a device, is an inotify or a fanotify. These say how many
+/// bytes they have to be read; an eventfd does not.
+fn has_notices(fd: c_int) -> bool {
+    sys::ioctl_number(fd, libc::FIONREAD as usize).is_ok()
 }
 
 /// Whether no eventfd takes the first of what is written, however much room there is.

@@ -8,7 +8,9 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/fanotify.h>
 #include <sys/ipc.h>
 #include <sys/msg.h>
 #include <sys/socket.h>
@@ -77,6 +79,36 @@ static void signals(void) {
            sigismember(&after.sa_mask, SIGUSR2));
 }
 
+static char guarded[] = "/tmp/carefree-at-once-XXXXXX";
+
+// No poll says that a fanotify has room for an answer.
+static void answers(void) {
+    struct fanotify_response answer = {.response = FAN_ALLOW};
+    int notices = fanotify_init(FAN_CLASS_NOTIF | FAN_REPORT_FID, O_RDONLY);
+    said("an answer to no question", write(notices, &answer, sizeof answer));
+
+    int questions = fanotify_init(FAN_CLASS_CONTENT, O_RDONLY), file = mkstemp(guarded);
+    assert(file >= 0 && !close(file));
+    if (questions >= 0 && !fanotify_mark(questions, FAN_MARK_ADD, FAN_OPEN_PERM, AT_FDCWD, guarded)) {
+        pid_t process = fork();
+        if (!process) {
+            close(questions);
+            for (int i = 0; i < 3; i++) said("open of what is guarded", open(guarded, O_RDONLY) < 0 ? -1 : 0);
+            _exit(0);
+        }
+        for (int i = 0; i < 3; i++) {
+            struct fanotify_event_metadata question;
+            assert(read(questions, &question, sizeof question) == sizeof question);
+            answer.fd = question.fd;
+            answer.response = i == 1 ? FAN_DENY : FAN_ALLOW;
+            assert(write(questions, &answer, sizeof answer) == sizeof answer);
+            close(question.fd);
+        }
+        assert(waitpid(process, NULL, 0) == process);
+    }
+    unlink(guarded);
+}
+
 static volatile sig_atomic_t ended;
 
 static void child(int signal) { ended += signal == SIGCHLD; }
@@ -108,6 +140,7 @@ int main(void) {
     assert(!pthread_create(&thread, NULL, waits, NULL));
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     arguments();
+    answers();
     signals();
     unwaited();
     return 0;
