@@ -13,6 +13,10 @@
 //! whose own open file has got a lock through another fiber meanwhile; so the waiters ask as well, but
 //! rarely ([`LOOKS`]).
 //!
+//! A fiber names its file again each time it asks. If the number was closed meanwhile, it may refer to another
+//! file, which must not get the lock: the call ends with `EBADF` then ([`Named`]), at once where it was the one to
+//! ask.
+//!
 //! A close releases all locks of its file. Which file it is must be known before the close, so it is looked
 //! up if any fiber waits for a lock. A fiber that begins to wait between that and the close is woken with
 //! all others that are asking.
@@ -32,6 +36,7 @@ use crate::call::sys::{self, Number};
 use crate::call::user::User;
 use crate::descriptor;
 use crate::wait::file_lock::{self, FileId, FileLock, LockWait, Purpose};
+use crate::wait::multi_step::Named;
 use crate::wait::polling::Polled;
 
 /// How often a fiber asks for a lock while another one's turn is to ask for it, in nanoseconds.
@@ -110,13 +115,14 @@ interpose! { steady anywhere
             changed(fd);
             return result;
         }
+        let file = Named::new(fd);
         descriptor::claimed(fd);
         let arguments = [fd.into(), (operation | libc::LOCK_NB).into()];
         let kind = operation & (libc::LOCK_SH | libc::LOCK_EX);
         let purpose =
             Purpose::Lock { command: libc::LOCK_UN, kind, start: 0, length: 0 };
         let locked = until_free(fd, purpose, || {
-            sys::call(Number::FLOCK, arguments)
+            file.attempt(|| sys::call(Number::FLOCK, arguments))
         });
         answer(locked) as c_int
     }
@@ -172,6 +178,7 @@ pub(crate) fn note(fd: c_int, command: c_int) {
 /// `fcntl` with a command that [`waits`].
 pub(crate) fn set(fd: c_int, command: c_int, lock: User<libc::flock>) -> Answer {
     let command = if command == libc::F_SETLKW { libc::F_SETLK } else { libc::F_OFD_SETLK };
+    let file = Named::new(fd);
     note(fd, command);
     // The kernel finds out which range is meant when the call is made, and waits for that one, wherever the position
     // or the end is later.
@@ -179,7 +186,7 @@ pub(crate) fn set(fd: c_int, command: c_int, lock: User<libc::flock>) -> Answer 
     let range = own.as_ref().map(|lock| (lock.l_type, lock.l_start, lock.l_len));
     let place = if own.is_some() { User::lend_some(&mut own) } else { lock };
     let arguments = [fd.into(), command.into(), place.into()];
-    let attempt = || sys::call(Number::FCNTL, arguments);
+    let attempt = || file.attempt(|| sys::call(Number::FCNTL, arguments));
     let answer = attempt();
     let Some((kind, start, length)) = range.filter(|_| is_taken(answer)) else {
         changed(fd);

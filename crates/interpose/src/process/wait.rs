@@ -11,6 +11,7 @@ use carefree_reactor::Kind;
 use carefree_reactor::clock::NEVER;
 use carefree_runtime::Reason;
 use carefree_runtime::operation::{Ended, Wait};
+use carefree_runtime::waiters::Seat;
 use libc::{id_t, idtype_t, pid_t, rusage, siginfo_t};
 
 use crate::call::answer::{Answer, answer, interruption};
@@ -18,7 +19,7 @@ use crate::call::host;
 use crate::call::own_file::OwnFile;
 use crate::call::sys::{self, Number};
 use crate::call::user::User;
-use crate::descriptor;
+use crate::descriptor::{self, Waiter};
 use crate::wait::parking;
 use crate::wait::polling::Polled;
 use crate::wait::user_op::UserOp;
@@ -107,7 +108,7 @@ pub(super) fn wait_for_child(
         1.. => (libc::P_PID, pid.unsigned_abs()),
     };
     // `WUNTRACED` is waitid's `WSTOPPED`.
-    until_changed(kind, id, options | libc::WEXITED, || {
+    until_changed(kind, id, options | libc::WEXITED, &|| true, || {
         let tried = sys::call(Number::WAIT4, arguments);
         // (None is left where children are not waited for: `SA_NOCLDWAIT`.)
         if matches!(tried, Ok(1..) | Err(libc::ECHILD)) {
@@ -123,7 +124,14 @@ fn wait_for_child_by_id(kind: idtype_t, id: id_t, info: User<siginfo_t>, options
         let plain = [kind.into(), id.into(), info.into(), options.into()];
         return sys::call(Number::WAITID, plain);
     }
-    until_changed(kind, id, options, || {
+    // The file of a child must not become another one's meanwhile.
+    let seat = Seat::new();
+    let waiter = match kind {
+        libc::P_PIDFD => Some(Waiter::new(id as c_int, &seat).ok_or(libc::EBADF)?),
+        _ => None,
+    };
+    let holds = || waiter.as_ref().is_none_or(Waiter::holds);
+    until_changed(kind, id, options, &holds, || {
         // SAFETY: zeros are a child's that has no number.
         let mut child: siginfo_t = unsafe { MaybeUninit::zeroed().assume_init() };
         let at_once = options | libc::WNOHANG;
@@ -147,11 +155,12 @@ fn wait_for_child_by_id(kind: idtype_t, id: id_t, info: User<siginfo_t>, options
     })
 }
 
-/// Parks until `attempt` finds a child that has changed.
+/// Parks until `attempt` finds a child that has changed, or what is waited for is closed and no longer `holds`.
 fn until_changed(
     kind: idtype_t,
     id: id_t,
     options: c_int,
+    holds: &dyn Fn() -> bool,
     mut attempt: impl FnMut() -> Option<Answer>,
 ) -> Answer {
     let op = UserOp::wait_id(kind, id, options & !libc::WNOHANG | libc::WNOWAIT);
@@ -159,14 +168,17 @@ fn until_changed(
         if let Some(answer) = attempt() {
             return answer;
         }
-        match op.perform(&until_seen()) {
+        if !holds() {
+            return Err(libc::EBADF);
+        }
+        match op.perform(&until_seen(holds)) {
             // Another waiter may have taken it: the next attempt says.
             Ended::Done(0) | Ended::Pointless | Ended::Late => {}
             Ended::Done(result) if matches!(-result, libc::ECHILD | libc::EINTR) => {}
             // A child that has changed is told of first: its `SIGCHLD` may be what has ended the wait.
             Ended::Interrupted(why) => return attempt().unwrap_or_else(|| Err(interruption(why))),
             Ended::Done(_) | Ended::Unsupported => {
-                return without_the_reactor(kind, id, options, attempt);
+                return without_the_reactor(kind, id, options, holds, attempt);
             }
         }
     }
@@ -174,10 +186,10 @@ fn until_changed(
 
 /// A wait for a child. epoll waits through a descriptor that tells of its end, but not of its stops; and those of a
 /// child that is traced are told whatever the options. So there it ends for a look now and then.
-fn until_seen() -> Wait<'static> {
+fn until_seen(holds: &dyn Fn() -> bool) -> Wait<'_> {
     let is_told = carefree_reactor::choice().is_ok_and(|choice| choice.kind == Kind::Uring);
     let deadline = if is_told { NEVER } else { parking::next_look() };
-    Wait { deadline, ..Wait::until_done(Reason::Child) }
+    Wait { reason: Reason::Child, deadline, holds, unheld: false }
 }
 
 /// [`until_changed`] where the reactor cannot wait for children: the end of one child is waited for through
@@ -186,6 +198,7 @@ fn without_the_reactor(
     kind: idtype_t,
     id: id_t,
     options: c_int,
+    holds: &dyn Fn() -> bool,
     mut attempt: impl FnMut() -> Option<Answer>,
 ) -> Answer {
     static CHILDREN: Polled = Polled::new();
@@ -199,7 +212,7 @@ fn without_the_reactor(
     if let Some(fd) = fd {
         let op = UserOp::poll(fd, libc::POLLIN);
         loop {
-            match op.perform(&until_seen()) {
+            match op.perform(&until_seen(holds)) {
                 Ended::Interrupted(why) => {
                     return attempt().unwrap_or_else(|| Err(interruption(why)));
                 }
@@ -212,6 +225,7 @@ fn without_the_reactor(
         }
     }
     // If there was a descriptor to wait on, the first attempt ends this.
+    let mut attempt = || attempt().or_else(|| (!holds()).then_some(Err(libc::EBADF)));
     let polled = CHILDREN.poll(Reason::Child, NEVER, libc::EINTR, &mut attempt);
     polled.unwrap_or_else(|errno| attempt().unwrap_or(Err(errno)))
 }

@@ -36,6 +36,7 @@ use crate::call::user::User;
 use crate::descriptor;
 use crate::descriptor::option::option;
 use crate::descriptor::{Limit, blocking};
+use crate::wait::multi_step::Named;
 use crate::wait::parking::{self, On, Parked};
 use crate::wait::polling::Polled;
 use crate::wait::user_op::UserOp;
@@ -161,7 +162,8 @@ fn late(was_connecting: bool) -> c_int {
 fn connect_in_steps(fd: c_int, address: User<sockaddr>, length: socklen_t) -> Answer {
     static QUEUES: Polled = Polled::new();
     let plain = [fd.into(), address.into(), length.into()];
-    let begin = || connect_at_once(fd, plain);
+    let file = Named::new(fd);
+    let begin = || file.attempt(|| connect_at_once(fd, plain));
     let mut was_connecting = None;
     loop {
         match begin() {

@@ -15,6 +15,7 @@ use crate::call::sys::{self, Number};
 use crate::call::user::User;
 use crate::socket::message::Message;
 use crate::socket::plain::plain_message;
+use crate::wait::multi_step::Named;
 use crate::wait::parking::{self, On, Parked};
 use crate::wait::polling::Polled;
 use crate::wait::readiness::is_ready;
@@ -33,7 +34,9 @@ pub(crate) fn transmit(mut message: Message, flags: c_int, on: On, deadline: u64
     let name = unsafe { User::new(name) };
     let length = message.header().msg_namelen;
     let message = message.lend();
-    let attempt = || plain_message(Number::SENDMSG, on.fd, message, flags | libc::MSG_DONTWAIT);
+    let file = Named::new(on.fd);
+    let at_once = || plain_message(Number::SENDMSG, on.fd, message, flags | libc::MSG_DONTWAIT);
+    let attempt = || file.attempt(at_once);
     let mut in_vain = 0;
     while in_vain < TRIES {
         let Some(probe) = connected(name, length) else { break };

@@ -11,19 +11,28 @@ use carefree_runtime::Reason;
 
 use crate::call::answer::Answer;
 use crate::descriptor::Limit;
+use crate::wait::multi_step::Named;
 use crate::wait::polling::Polled;
 use crate::wait::{parking, readiness};
 
-/// Calls `look`, which does not wait, until it finds `length` bytes or the end.
+/// Calls `look`, which does not wait, until it finds `length` bytes or the end, or the number is closed.
 #[cold]
 pub(crate) fn until_all(fd: c_int, length: usize, mut look: impl FnMut() -> Answer) -> Answer {
     static ARRIVALS: Polled = Polled::new();
+    let file = Named::new(fd);
     let mut seen = Err(libc::EAGAIN);
     let deadline = parking::deadline(fd, Some(Limit::Receive));
     let ended = ARRIVALS.poll(Reason::Read, deadline, libc::EAGAIN, || {
         // Asked before the look, which then sees what has come in between.
-        let over = is_over(fd);
-        seen = look();
+        let mut over = false;
+        let looked = file.attempt(|| {
+            over = is_over(fd);
+            look()
+        });
+        if looked == Err(libc::EBADF) && seen.is_ok() {
+            return Some(seen);
+        }
+        seen = looked;
         match seen {
             Err(libc::EAGAIN) => None,
             Ok(bytes) if bytes < length && !over => None,

@@ -10,7 +10,8 @@
 //! and then looks at the count; each has a fence in between. So one of them sees the other. (A call that
 //! begins while the number is being closed may find either file, as on threads.)
 //!
-//! A step that no close can end must not be made by a waiter: see [`MultiStep::offload`].
+//! A step that no close can end must not be made by a waiter: see [`MultiStep::offload`]. And a call that asks
+//! the kernel now and then is a waiter only while it asks: see [`Named`].
 
 use std::ffi::c_int;
 use std::sync::atomic::{Ordering, fence};
@@ -21,6 +22,31 @@ use crate::call::answer::Answer;
 use crate::descriptor;
 use crate::descriptor::{File, Waiter};
 use crate::wait::offload;
+
+/// The file of a call that makes attempts on it now and then, and sleeps in between.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Named {
+    fd: c_int,
+    /// How often the number had been closed when the call began.
+    closes: u32,
+}
+
+impl Named {
+    /// A call on `fd` begins.
+    pub(crate) fn new(fd: c_int) -> Named {
+        Named { fd, closes: descriptor::file(fd).map_or(0, File::closes) }
+    }
+
+    /// Makes an attempt, which does not wait: a close of the number waits for its end.
+    ///
+    /// # Errors
+    /// `EBADF` where the number has been closed since the call began. It may refer to another file now.
+    pub(crate) fn attempt(self, attempt: impl FnOnce() -> Answer) -> Answer {
+        let seat = Seat::new();
+        let mut step = MultiStep { closes: self.closes, ..MultiStep::new(self.fd, &seat) };
+        if step.go_on() { attempt() } else { Err(libc::EBADF) }
+    }
+}
 
 /// A call in several steps, and its file.
 #[derive(Debug)]
