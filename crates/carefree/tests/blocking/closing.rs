@@ -262,6 +262,46 @@ fn a_look_for_all_data_sees_none_of_the_numbers_next_file() {
     });
 }
 
+/// A transfer waits for its source while its target is closed.
+#[test]
+fn what_is_moved_does_not_go_to_the_numbers_next_file() {
+    type Moving = fn(c_int, c_int) -> isize;
+    let splice: Moving = |from, to| {
+        // SAFETY: no place is given.
+        unsafe { libc::splice(from, std::ptr::null_mut(), to, std::ptr::null_mut(), 4, 0) }
+    };
+    // SAFETY: no memory is involved.
+    let tee: Moving = |from, to| unsafe { libc::tee(from, to, 4, 0) };
+    let to_pipe = || {
+        let (reads, writes) = pipe();
+        (std::fs::File::from(reads), writes)
+    };
+    let to_socket = || {
+        let (reads, writes) = UnixStream::pair().unwrap();
+        (std::fs::File::from(OwnedFd::from(reads)), OwnedFd::from(writes))
+    };
+    type Target = fn() -> (std::fs::File, OwnedFd);
+    for (moving, target) in [(splice, to_pipe as Target), (splice, to_socket), (tee, to_pipe)] {
+        on_one_carrier(move || {
+            let (source, writer) = pipe();
+            let ((_, old), (mut other, new)) = (target(), target());
+            let (from, to) = (source.as_raw_fd(), old.as_raw_fd());
+            let moves = spawn(move || checked(moving(from, to) as i64));
+            carefree::sleep(MOMENT);
+            replace(to, new.as_raw_fd());
+            std::fs::File::from(writer).write_all(b"data").unwrap();
+            assert_eq!(moves.join().unwrap(), Err(libc::EBADF));
+            drop((old, new));
+            let mut got = Vec::new();
+            other.read_to_end(&mut got).unwrap();
+            assert_eq!(got, b"");
+            // It is where it was.
+            std::fs::File::from(source).read_to_end(&mut got).unwrap();
+            assert_eq!(got, b"data");
+        });
+    }
+}
+
 #[test]
 fn a_wait_for_a_child_by_its_file_does_not_get_another_child() {
     on_one_carrier(|| {

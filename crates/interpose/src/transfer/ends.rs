@@ -14,6 +14,7 @@ use crate::descriptor::kind::Seen;
 use crate::descriptor::storage::Storage;
 use crate::io::call::At;
 use crate::io::seekable;
+use crate::wait::multi_step::Named;
 use crate::wait::parking::{self, On, Parked};
 use crate::wait::readiness::is_ready;
 use crate::wait::user_op::UserOp;
@@ -86,6 +87,24 @@ pub(crate) fn input(fd: Option<c_int>) -> End {
 
 pub(crate) fn output(fd: Option<c_int>) -> End {
     End { fd, events: libc::POLLOUT }
+}
+
+/// The files at the ends of a transfer. While it waits for one of them, the other's number may be closed, and given
+/// to a file that must not get the data.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Files([Named; 2]);
+
+impl Files {
+    /// A transfer begins.
+    pub(crate) fn new(ends: [c_int; 2]) -> Files {
+        Files(ends.map(Named::new))
+    }
+
+    /// [`Named::attempt`] on both.
+    pub(crate) fn attempt(self, attempt: impl FnOnce() -> Answer) -> Answer {
+        let [one, other] = self.0;
+        one.attempt(|| other.attempt(attempt))
+    }
 }
 
 /// Calls `attempt`, which does not wait, until it need not wait or fails. In between, waits for the ends in the

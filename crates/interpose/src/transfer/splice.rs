@@ -16,13 +16,13 @@ use crate::descriptor::kind::Kind;
 use crate::descriptor::option::option;
 use crate::descriptor::storage::Storage;
 use crate::socket::receive_message::ask_what_is_wrong;
-use crate::socket::send::transmit;
+use crate::socket::send::transmit_as;
 use crate::transfer::ends::{
-    CHUNK, End, blocking, can_write, input, is_sent_to, look, output, slow_end, until_ready,
+    CHUNK, End, Files, blocking, can_write, input, is_sent_to, look, output, slow_end, until_ready,
     when_ready,
 };
 use crate::wait::file_lock::with_file_lock;
-use crate::wait::multi_step::MultiStep;
+use crate::wait::multi_step::{MultiStep, Named};
 use crate::wait::offload;
 use crate::wait::readiness::is_ready;
 
@@ -49,7 +49,8 @@ interpose! {
     safe fn tee(from: c_int, to: c_int, length: usize, flags: c_uint) -> isize, number SYS_tee {
         let tried = flags | libc::SPLICE_F_NONBLOCK;
         let arguments = [from.into(), to.into(), length.into(), tried.into()];
-        let attempt = || Ok(sys::call(Number::TEE, arguments));
+        let files = Files::new([from, to]);
+        let attempt = || Ok(files.attempt(|| sys::call(Number::TEE, arguments)));
         // One pipe in non-blocking mode is enough.
         let may_wait = |_| blocking(from) && blocking(to);
         let ends = [input(Some(from)), output(Some(to))];
@@ -64,7 +65,8 @@ interpose! {
     {
         let tried = flags | libc::SPLICE_F_NONBLOCK;
         let arguments = [fd.into(), buffers.into(), count.into(), tried.into()];
-        let attempt = || Ok(sys::call(Number::VMSPLICE, arguments));
+        let file = Named::new(fd);
+        let attempt = || Ok(file.attempt(|| sys::call(Number::VMSPLICE, arguments)));
         let end = if can_write(fd) { output(Some(fd)) } else { input(Some(fd)) };
         // Here the kernel ignores the pipe's mode and looks only at the flags.
         answer(when_ready([end, End::default()], flags, |_| true, attempt))
@@ -79,6 +81,7 @@ pub(crate) fn splice_all_kinds(
     length: usize,
     flags: c_uint,
 ) -> Answer {
+    let files = Files::new([from, to]);
     let (source, target) = (look(from), look(to));
     let arguments = |flags: c_uint| {
         let places: [Word; 2] = [from_offset.into(), to_offset.into()];
@@ -128,8 +131,11 @@ pub(crate) fn splice_all_kinds(
         }
         let splice = || uninterrupted(|| sys::call(Number::SPLICE, arguments));
         Ok(match slow_end((from, source, from_offset), (to, target), length) {
-            Some(slow) => offload::on_file(slow, splice),
-            None => splice(),
+            Some(slow) => {
+                files.attempt(|| Ok(0))?;
+                offload::on_file(slow, splice)
+            }
+            None => files.attempt(splice),
         })
     })
 }
@@ -139,6 +145,9 @@ fn pipe_to_socket(from: c_int, to: c_int, length: usize, flags: c_uint) -> Answe
     let copy = Pipe::new()?;
     // A call that must not wait does not wait for the lock either.
     let deadline = if flags & libc::SPLICE_F_NONBLOCK == 0 { NEVER } else { 0 };
+    let seats = [Seat::new(), Seat::new()];
+    let mut reading = MultiStep::new(from, &seats[0]);
+    let mut writing = MultiStep::new(to, &seats[1]);
     loop {
         // Copied: what cannot be sent stays in the pipe.
         let most = length.min(CHUNK);
@@ -147,13 +156,23 @@ fn pipe_to_socket(from: c_int, to: c_int, length: usize, flags: c_uint) -> Answe
         // The copied data must still be at the pipe's front when it is removed. The kernel's own call holds
         // the pipe's lock meanwhile.
         let moved = with_file_lock(from, Reason::Read, deadline, libc::EAGAIN, || {
-            match sys::call(Number::TEE, arguments) {
+            if !reading.go_on() || !writing.go_on() {
+                return Some(Err(libc::EBADF));
+            }
+            let copied = sys::call(Number::TEE, arguments);
+            // A close of the pipe need not wait until all is sent.
+            reading.leave();
+            match copied {
                 Err(libc::EAGAIN) => None,
-                Ok(copied) if copied > 0 => Some(move_copied(from, &copy, to, copied, flags)),
+                Ok(copied) if copied > 0 => {
+                    let ends = [(from, &mut reading), (to, &mut writing)];
+                    Some(move_copied(ends, &copy, copied, flags))
+                }
                 // The end of the data, or an error.
                 answer => Some(answer),
             }
         });
+        writing.leave();
         if let Some(answer) = moved? {
             return answer;
         }
@@ -164,8 +183,13 @@ fn pipe_to_socket(from: c_int, to: c_int, length: usize, flags: c_uint) -> Answe
     }
 }
 
-/// Sends what was copied from the pipe `from`, and removes from it what was sent.
-fn move_copied(from: c_int, copy: &Pipe, to: c_int, copied: usize, flags: c_uint) -> Answer {
+/// Sends what was copied from a pipe to a socket, and removes from the pipe what was sent.
+fn move_copied(
+    [(from, reading), (to, writing)]: [(c_int, &mut MultiStep); 2],
+    copy: &Pipe,
+    copied: usize,
+    flags: c_uint,
+) -> Answer {
     let mut buffer = vec![0u8; copied];
     let mut got = 0;
     while got < copied {
@@ -174,14 +198,13 @@ fn move_copied(from: c_int, copy: &Pipe, to: c_int, copied: usize, flags: c_uint
         let arguments = [copy.from.fd().into(), User::lend_bytes(rest).into(), length];
         got += sys::call(Number::READ, arguments)?;
     }
-    let seat = Seat::new();
-    let mut steps = MultiStep::new(from, &seat);
     let more = if flags & libc::SPLICE_F_MORE != 0 { libc::MSG_MORE } else { 0 };
-    let sent = transmit(to, User::lend_bytes(&mut buffer), got, more, User::NULL, 0)?;
+    let bytes = User::lend_bytes(&mut buffer);
+    let sent = transmit_as(to, bytes, got, more, (User::NULL, 0), writing)?;
     // Moved into the copy, which is empty by now and has as much room. A `read` from the pipe would wait if
     // another reader was faster, unless the pipe is in non-blocking mode.
     let mut taken = 0;
-    while taken < sent && steps.go_on() {
+    while taken < sent && reading.go_on() {
         let rest = sent - taken;
         let at_once = libc::SPLICE_F_NONBLOCK as usize;
         let arguments = [
