@@ -1,6 +1,6 @@
 //! Flags, time limits and signals of calls that wait.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
@@ -13,6 +13,25 @@ use carefree::{run, spawn};
 use libc::{c_int, c_void};
 
 use crate::common::*;
+
+/// On `AF_UNIX` a time limit on sending is for each part, so a reader that is slow does not end a long write.
+#[test]
+fn a_limit_on_sending_is_for_each_part() {
+    const PART: usize = 200_000;
+    const PARTS: usize = 6;
+    on_one_carrier(|| {
+        let (mut writer, mut reader) = UnixStream::pair().unwrap();
+        writer.set_write_timeout(Some(Duration::from_millis(400))).unwrap();
+        let reading = spawn(move || {
+            for _ in 0..PARTS {
+                carefree::sleep(Duration::from_millis(150));
+                reader.read_exact(&mut vec![0; PART]).unwrap();
+            }
+        });
+        assert_eq!(writer.write(&vec![7; PART * PARTS]).unwrap(), PART * PARTS);
+        reading.join().unwrap();
+    });
+}
 
 #[test]
 fn a_limit_on_sending_holds_for_the_whole_call() {

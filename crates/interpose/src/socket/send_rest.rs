@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 
 use carefree_runtime::Reason;
+use carefree_runtime::clock::NEVER;
 
 use crate::call::answer::{Answer, or_so_far};
 use crate::call::sys::Number;
@@ -43,7 +44,8 @@ pub(crate) fn transmit_rest(
     unsafe { buffers.seen() };
     let mut rest = message;
     let mut sent = 0;
-    let deadline = parking::deadline(fd, Some(Limit::Send));
+    let mut deadline = parking::deadline(fd, Some(Limit::Send));
+    let is_renewed = deadline != NEVER && is_limited_by_part(fd);
     loop {
         // Without `SIGPIPE`: some reactors raise it, and not always in the calling thread.
         let silent = flags | libc::MSG_NOSIGNAL;
@@ -57,6 +59,11 @@ pub(crate) fn transmit_rest(
             }
         };
         let answer = match parked {
+            // There may be room for a part, though too little for a poll to tell.
+            Parked::Late if is_renewed && steps.go_on() => {
+                let flags = if begun { silent } else { flags };
+                plain_message(number, fd, rest.lend(), flags | libc::MSG_DONTWAIT)
+            }
             Parked::Late => Err(libc::EAGAIN),
             Parked::Answered(Err(libc::EPIPE)) if !begun && steps.go_on() => match reset(fd) {
                 Some(errno) => Err(errno),
@@ -76,10 +83,19 @@ pub(crate) fn transmit_rest(
                 // SAFETY: `buffers` stays as it is until this is done again, after the next part.
                 unsafe { rest.set_buffers(&buffers) };
                 rest.only_bytes();
+                if is_renewed {
+                    deadline = parking::deadline(fd, Some(Limit::Send));
+                }
             }
             answer => return or_so_far(sent, answer),
         }
     }
+}
+
+/// Whether a time limit on sending is for each part of a call: on `AF_UNIX` the kernel waits anew for room for each, and
+/// looks whether there is any when the time is up. (Elsewhere it is for the whole call.)
+fn is_limited_by_part(fd: c_int) -> bool {
+    option(fd, libc::SO_DOMAIN) == Ok(libc::AF_UNIX)
 }
 
 /// The error by which a peer of `AF_UNIX` has ended with bytes that it has not received. A thread that waits to send is
