@@ -69,7 +69,7 @@ interpose! { lean anywhere
                 libc::pthread_barrierattr_getpshared(attributes.pointer(), &raw mut shared);
             }
         }
-        if count == 0 || count > i32::MAX as u32 || shared != libc::PTHREAD_PROCESS_PRIVATE {
+        if count == 0 || count >= i32::MAX as u32 || shared != libc::PTHREAD_PROCESS_PRIVATE {
             return original(barrier, attributes, count);
         }
         let state = AtomicU64::new(0);

@@ -168,6 +168,10 @@ interpose! { anywhere
         clock: libc::clockid_t,
         time: Time,
     ) -> c_int, linked "___pthread_clockjoin_np" {
+        // (Also for a thread that has ended: so libc has it.)
+        if let Err(errno) = Clock::from_id(clock) {
+            return errno;
+        }
         match join_fiber(thread, result, || moment(time, clock)) {
             Some(answer) => answer,
             None if !fiber::on_fiber() => original(thread, result, clock, time),
