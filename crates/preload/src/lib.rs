@@ -32,6 +32,7 @@ mod environment;
 mod kept;
 mod library;
 mod mutex;
+mod place;
 mod process;
 mod report;
 mod start;

@@ -15,6 +15,7 @@ use carefree_ground::kernel;
 use carefree_interpose::thread::alternate_stack::{NO_STACK, SS_AUTODISARM, check};
 use libc::stack_t;
 
+use crate::place;
 use crate::thread::record::{self, Alternate, Record};
 
 /// What the kernel has for the calling kernel thread.
@@ -116,14 +117,16 @@ pub(crate) unsafe fn alternate_stack(new: *const stack_t, old: *mut stack_t) -> 
         before.ss_flags |= libc::SS_ONSTACK;
     }
     // Read before there is a lock: a fault of that would be handled by a function that takes it.
-    // SAFETY: as this function demands.
-    let new = unsafe { new.as_ref() }.copied();
-    if let Some(Err(errno)) = new.map(|new| set(record, &new)) {
-        return Some(errno);
-    }
-    if !old.is_null() {
+    let exchange = || {
+        if !new.is_null() {
+            // SAFETY: as this function demands.
+            set(record, &unsafe { place::read(new) }?)?;
+        }
+        if old.is_null() {
+            return Ok(());
+        }
         // SAFETY: as this function demands.
-        unsafe { old.write(before) };
-    }
-    Some(0)
+        unsafe { place::write(old, before) }
+    };
+    Some(exchange().err().unwrap_or(0))
 }

@@ -10,8 +10,9 @@ use carefree_ground::kernel;
 use carefree_runtime::hosted::{self, HostedThread};
 use libc::{pid_t, pthread_t, siginfo_t, sigval};
 
+use crate::place;
 use crate::signal::set::{
-    OURS, UNBLOCKABLE, act_by_default, action, bit, is_ignored_by_default, is_signal,
+    OURS, UNBLOCKABLE, act_by_default, action, bit, is_ignored_by_default, is_libcs, is_signal,
 };
 use crate::signal::{deliver, sent};
 use crate::thread::find_number;
@@ -116,9 +117,10 @@ pub(crate) unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<
         libc::SYS_rt_tgsigqueueinfo => {
             let thread = find_number(signal as c_int).filter(|_| is_own(process as pid_t))?;
             // SAFETY: as this function demands.
-            let told = unsafe { (fourth as *const siginfo_t).as_ref() };
-            let Some(told) = told else { return Some(libc::EFAULT) };
-            let mut info = *told;
+            let mut info = match unsafe { place::read(fourth as *const siginfo_t) } {
+                Ok(info) => info,
+                Err(errno) => return Some(errno),
+            };
             info.si_signo = third as c_int;
             return Some(send_told(*thread, info.si_signo, || info));
         }
@@ -136,11 +138,6 @@ fn answer(errno: c_int) -> c_int {
     }
     set_errno(errno);
     -1
-}
-
-/// Whether libc keeps this signal for itself: for cancellation, and for `setuid` and its kin.
-fn is_libcs(signal: c_int) -> bool {
-    matches!(signal, 32 | 33)
 }
 
 stand_in! {
@@ -184,6 +181,7 @@ stand_in! {
     /// `raise(3)`.
     fn raise(signal: c_int) -> c_int {
         match record::current() {
+            Some(_) if is_libcs(signal) => answer(libc::EINVAL),
             Some((me, _)) => answer(send(me, signal)),
             // SAFETY: the caller's argument.
             None => unsafe { next(signal) },

@@ -1,11 +1,13 @@
 //! The signals that a thread blocks.
 
 use std::ffi::c_int;
+use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use carefree_runtime::wait::without_parking;
 use libc::sigset_t;
 
+use crate::place;
 use crate::signal::set::{
     UNBLOCKABLE, bit, change_kernels, give_to_thread, number, open_faults, take_pending,
 };
@@ -52,6 +54,28 @@ pub(crate) unsafe fn change(how: c_int, set: *const u64, old: *mut u64) -> c_int
         unsafe { old.write_unaligned(before) };
     }
     0
+}
+
+/// [`change`] by its number, which answers `EFAULT` for a place that is none. Profilers and crash handlers ask so
+/// whether an address can be read.
+///
+/// # Safety
+/// As for the system call.
+pub(crate) unsafe fn change_by_number(how: c_int, set: *const u64, old: *mut u64) -> c_int {
+    let mut before = 0;
+    let mut changed = || {
+        // SAFETY: as this function demands.
+        let set = (!set.is_null()).then(|| unsafe { place::read(set) }).transpose()?;
+        let set = set.as_ref().map_or(ptr::null(), ptr::from_ref);
+        // SAFETY: null or a set, and room for one.
+        let done = unsafe { change(how, set, &raw mut before) };
+        if done != 0 || old.is_null() {
+            return Err(done);
+        }
+        // SAFETY: as this function demands.
+        unsafe { place::write(old, before) }
+    };
+    changed().err().unwrap_or(0)
 }
 
 /// What a change opens by name: `SIG_UNBLOCK` those of its set, `SIG_SETMASK` all others.

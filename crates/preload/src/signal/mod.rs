@@ -48,8 +48,8 @@ pub(crate) use dispatcher::{begin, give_up, is_any_pending, renew, run};
 pub(crate) use jump::find as find_sigsetjmp;
 pub(crate) use kill::{by_number as kill_by_number, is_own, send};
 pub(crate) use mask::{
-    change, for_child, for_program, for_program_in_place, mask, note_fork, set as set_mask,
-    set_kernels,
+    change_by_number, for_child, for_program, for_program_in_place, mask, note_fork,
+    set as set_mask, set_kernels,
 };
 pub(crate) use post::{look_again, settle};
 pub(crate) use raised::stand_in_for_handlers;

@@ -22,6 +22,11 @@ pub(crate) fn is_signal(signal: c_int) -> bool {
     (1..=64).contains(&signal)
 }
 
+/// Whether libc keeps this signal for itself: for cancellation, and for `setuid` and its kin.
+pub(crate) fn is_libcs(signal: c_int) -> bool {
+    matches!(signal, 32 | 33)
+}
+
 /// Signals that the kernel raises in the middle of what has caused them.
 pub(crate) const FAULTS: u64 = bit(libc::SIGSEGV)
     | bit(libc::SIGBUS)

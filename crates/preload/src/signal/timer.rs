@@ -30,6 +30,7 @@ use carefree_runtime::hosted;
 use carefree_runtime::wait::without_parking;
 use libc::{clockid_t, itimerspec, sigevent, siginfo_t, timespec};
 
+use crate::place;
 use crate::signal::expiry::{self, Expiry};
 use crate::signal::set::{OURS, give_to_process, is_signal};
 use crate::signal::{alarm, deliver, post};
@@ -220,7 +221,11 @@ unsafe fn set(
 ) -> Option<c_int> {
     let used = find_used(id)?;
     // SAFETY: as this function demands.
-    let Some(new) = (unsafe { new.as_ref() }) else { return Some(libc::EINVAL) };
+    let new = match unsafe { place::read(new) } {
+        Ok(new) => new,
+        Err(_) if new.is_null() => return Some(libc::EINVAL),
+        Err(errno) => return Some(errno),
+    };
     let (Some(value), Some(interval)) = (nanos(new.it_value), nanos(new.it_interval)) else {
         return Some(libc::EINVAL);
     };
@@ -241,7 +246,7 @@ unsafe fn set(
     });
     if let (false, Some(Some(before))) = (old.is_null(), before) {
         // SAFETY: as this function demands.
-        unsafe { old.write(before.told(now)) };
+        return Some(unsafe { place::write(old, before.told(now)) }.err().unwrap_or(0));
     }
     Some(0)
 }
@@ -252,14 +257,10 @@ unsafe fn set(
 /// Room for times.
 unsafe fn get(id: c_int, told: *mut itimerspec) -> Option<c_int> {
     let used = find_used(id)?;
-    if told.is_null() {
-        return Some(libc::EFAULT);
-    }
     let ended = Used { due: 0, ..used };
     let told_now = used_by(used.of).map_or(ended.told(0), |now| used.told(now));
     // SAFETY: as this function demands.
-    unsafe { told.write(told_now) };
-    Some(0)
+    Some(unsafe { place::write(told, told_now) }.err().unwrap_or(0))
 }
 
 /// `timer_getoverrun`: what was taken from the kernel, which `kernels` tells of, may have waited for its thread.

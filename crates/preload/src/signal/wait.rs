@@ -8,16 +8,21 @@ use carefree_runtime::wait::{self, Until};
 use libc::siginfo_t;
 
 use crate::signal::deliver::{Handled, handle_all};
-use crate::signal::set::{self, OURS, bit, is_signal};
+use crate::signal::set::{self, OURS, bit, is_libcs, is_signal};
 use crate::signal::{deliver, mask};
 use crate::thread::record::{self, set_errno};
 use crate::thread::test_cancel;
+
+/// Whether a program may block the signal: libc's own are in no set.
+fn may_be_held(signal: c_int) -> bool {
+    is_signal(signal) && !is_libcs(signal)
+}
 
 stand_in! {
     /// `sighold(3)`.
     fn sighold(signal: c_int) -> c_int {
         match record::current() {
-            Some((_, record)) if is_signal(signal) => {
+            Some((_, record)) if may_be_held(signal) => {
                 mask::replace(record, record.mask.load(Ordering::SeqCst) | bit(signal));
                 0
             }
@@ -29,7 +34,7 @@ stand_in! {
     /// `sigrelse(3)`.
     fn sigrelse(signal: c_int) -> c_int {
         match record::current() {
-            Some((_, record)) if is_signal(signal) => {
+            Some((_, record)) if may_be_held(signal) => {
                 mask::replace(record, record.mask.load(Ordering::SeqCst) & !bit(signal));
                 0
             }
@@ -41,7 +46,7 @@ stand_in! {
     /// `sigset(3)`.
     fn sigset(signal: c_int, action: usize) -> usize {
         const HOLD: usize = 2;
-        let Some((_, record)) = record::current().filter(|_| is_signal(signal)) else {
+        let Some((_, record)) = record::current().filter(|_| may_be_held(signal)) else {
             // SAFETY: the caller's arguments.
             return unsafe { next(signal, action) };
         };
@@ -104,7 +109,7 @@ stand_in! {
             // SAFETY: the caller's argument.
             return unsafe { next(signal) };
         };
-        if !is_signal(signal) {
+        if !may_be_held(signal) {
             set_errno(libc::EINVAL);
             return -1;
         }

@@ -9,6 +9,7 @@ use carefree_interpose::host::TimeUsed;
 use carefree_runtime::hosted::{self, Held, HostedThread};
 use libc::{clockid_t, pthread_t, rusage, timespec, timeval};
 
+use crate::place;
 use crate::thread::record;
 
 /// What tells a clock of one thread from others, in the lowest bits of its number; the others are those of the
@@ -58,8 +59,13 @@ unsafe fn write(clock: clockid_t, time: *mut timespec) -> Option<c_int> {
     let shown =
         timespec { tv_sec: (nanos / 1_000_000_000) as _, tv_nsec: (nanos % 1_000_000_000) as _ };
     // SAFETY: as this function demands.
-    unsafe { time.write(shown) };
-    Some(0)
+    match unsafe { place::write(time, shown) } {
+        Ok(()) => Some(0),
+        Err(errno) => {
+            record::set_errno(errno);
+            Some(-1)
+        }
+    }
 }
 
 /// Completes what the kernel has told of a carrier: the time is that of the calling hosted thread.

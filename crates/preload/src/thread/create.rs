@@ -87,7 +87,7 @@ impl Asked {
         let realtime = inherits == PTHREAD_EXPLICIT_SCHED
             && (policy != libc::SCHED_OTHER || parameters.sched_priority != 0);
         // Without a set of its own, it has all processors.
-        let bound = bound && processors[0] != 0 && processors.iter().any(|word| *word != u64::MAX);
+        let bound = bound && processors.iter().any(|word| *word != u64::MAX);
         // (Or bytes that there are not: libc refuses them.)
         let guard = guard.checked_next_multiple_of(PAGE)?;
         let fits = guard.checked_add(size).is_some_and(|bytes| bytes <= MOST_BYTES);

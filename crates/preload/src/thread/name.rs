@@ -65,8 +65,15 @@ pub(crate) unsafe fn get_name(
     }
     let is_childs = thread.is_me() && signal::is_child();
     let name = if is_childs { of_kernel_thread() } else { of(thread) };
-    // SAFETY: as this function demands, and there is room.
-    unsafe { place.cast::<KernelName>().write(name) };
+    // The kernel says whether the place can be written to, by writing another name there.
+    let arguments = [libc::PR_GET_NAME as usize, place as usize, 0, 0, 0, 0];
+    // SAFETY: as this function demands, and there is room, as the kernel has found.
+    unsafe {
+        if let Err(errno) = kernel::call(libc::SYS_prctl, arguments) {
+            return Some(errno);
+        }
+        place.cast::<KernelName>().write(name);
+    }
     Some(0)
 }
 

@@ -5,10 +5,12 @@
 //! realtime policy by its attributes stays a thread, and has it.)
 
 use std::ffi::{c_int, c_long, c_uint, c_void};
+use std::ops::RangeInclusive;
 
 use carefree_ground::kernel;
 use libc::{pid_t, pthread_t, sched_param};
 
+use crate::place;
 use crate::thread::affinity;
 use crate::thread::identity::with_number;
 use crate::thread::niceness::{self, setpriority};
@@ -23,6 +25,18 @@ fn set(record: &Record, policy: Policy) -> c_int {
         *now = policy;
     }
     errno
+}
+
+/// The priority that a program names, as the kernel reads it.
+///
+/// # Safety
+/// Parameters, where that can be read.
+unsafe fn wanted(parameters: *const sched_param) -> Result<c_int, c_int> {
+    if parameters.is_null() {
+        return Err(libc::EINVAL);
+    }
+    // SAFETY: as this function demands.
+    unsafe { place::read(parameters) }.map(|parameters| parameters.sched_priority)
 }
 
 /// -1 with `errno`, or 0.
@@ -52,6 +66,11 @@ const KEEP_PARAMETERS: u64 = 16;
 
 /// Gives a thread a policy and a niceness: an `errno`, or 0.
 fn set_attributes(record: &Record, wanted: &Attributes) -> c_int {
+    // From what the first version of these had to a page; 0 is the former.
+    const SIZES: RangeInclusive<u32> = 48..=4096;
+    if wanted.size != 0 && !SIZES.contains(&wanted.size) {
+        return libc::E2BIG;
+    }
     let now = *record.policy.lock();
     let keeps = |flag| wanted.flags & flag != 0;
     let number = if keeps(KEEP_POLICY) { now.number } else { wanted.policy as i32 };
@@ -91,10 +110,15 @@ pub(super) unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<
             }
             // (No policy that these calls alone can set is for fibers.)
             libc::SYS_sched_setattr if c == 0 => {
-                let Some(wanted) = (b as *const Attributes).as_ref() else {
+                if b == 0 {
                     return Some(answer(libc::EINVAL).into());
-                };
-                answer(with_number(process, |record| set_attributes(record, wanted))?)
+                }
+                match place::read(b as *const Attributes) {
+                    Ok(wanted) => {
+                        answer(with_number(process, |record| set_attributes(record, &wanted))?)
+                    }
+                    Err(errno) => answer(errno),
+                }
             }
             libc::SYS_sched_getattr => {
                 let of = |record: &Record| (*record.policy.lock(), niceness::of(record));
@@ -168,8 +192,8 @@ stand_in! {
                 None => next(thread, policy, parameters),
                 Some((thread, _)) if thread.has_ended() => libc::ESRCH,
                 Some((_, record)) => {
-                    let priority = (*parameters).sched_priority;
-                    set(record, Policy { number: policy, priority })
+                    let set = |priority| set(record, Policy { number: policy, priority });
+                    wanted(parameters).map_or_else(|errno| errno, set)
                 }
             }
         }
@@ -211,12 +235,13 @@ stand_in! {
         policy: c_int,
         parameters: *const sched_param,
     ) -> c_int {
-        if parameters.is_null() {
-            return answer(libc::EINVAL);
-        }
         // SAFETY: the caller's arguments.
         unsafe {
-            let wanted = Policy { number: policy, priority: (*parameters).sched_priority };
+            let priority = match wanted(parameters) {
+                Ok(priority) => priority,
+                Err(errno) => return answer(errno),
+            };
+            let wanted = Policy { number: policy, priority };
             match with_number(process, |record| set(record, wanted)) {
                 Some(errno) => answer(errno),
                 None => next(process, policy, parameters),
@@ -235,12 +260,12 @@ stand_in! {
 
     /// `sched_setparam(2)`.
     fn sched_setparam(process: pid_t, parameters: *const sched_param) -> c_int {
-        if parameters.is_null() {
-            return answer(libc::EINVAL);
-        }
         // SAFETY: the caller's arguments.
         unsafe {
-            let priority = (*parameters).sched_priority;
+            let priority = match wanted(parameters) {
+                Ok(priority) => priority,
+                Err(errno) => return answer(errno),
+            };
             let change = |record: &Record| {
                 let number = record.policy.lock().number;
                 set(record, Policy { number, priority })
@@ -258,8 +283,15 @@ stand_in! {
         match told {
             Some(_) if parameters.is_null() => answer(libc::EINVAL),
             Some(priority) => {
-                // SAFETY: the caller's argument.
-                unsafe { (*parameters).sched_priority = priority };
+                // The kernel says whether the place can be written to, by writing the carrier's there.
+                let arguments = [0, parameters as usize, 0, 0, 0, 0];
+                // SAFETY: the caller's argument, which the kernel has written to.
+                unsafe {
+                    if let Err(errno) = kernel::call(libc::SYS_sched_getparam, arguments) {
+                        return answer(errno);
+                    }
+                    (*parameters).sched_priority = priority;
+                }
                 0
             }
             // SAFETY: the caller's arguments.

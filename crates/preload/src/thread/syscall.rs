@@ -44,7 +44,9 @@ pub(crate) unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<
         }
         libc::SYS_rt_sigprocmask if d == size_of::<u64>() => {
             // SAFETY: as this function demands.
-            Some(answer(unsafe { signal::change(a as c_int, b as *const u64, c as *mut u64) }))
+            Some(answer(unsafe {
+                signal::change_by_number(a as c_int, b as *const u64, c as *mut u64)
+            }))
         }
         // They may raise `SIGXFSZ`, which is handled before they return.
         libc::SYS_truncate | libc::SYS_ftruncate | libc::SYS_fallocate => {

@@ -22,6 +22,11 @@ fn clocks_times_and_sizes_are_refused_as_by_libc_and_the_kernel() {
     compare_c("clocks.c");
 }
 
+#[test]
+fn places_and_numbers_that_are_none_are_refused_as_natively() {
+    compare_c("places.c");
+}
+
 /// In calls that wait in ways of their own.
 #[test]
 fn signals_and_cancellation_end_odd_waits() {
