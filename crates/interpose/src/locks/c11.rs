@@ -88,8 +88,8 @@ interpose! { lean anywhere
     }
 }
 
-interpose! {
-    /// `thrd_join(3)` of a thread.
+interpose! { lean anywhere
+    /// `thrd_join(3)` of a thread, or of a fiber that a thread has created.
     safe fn thrd_join(thread: User, code: User<c_int>) -> c_int, linked "__thrd_join" {
         let mut returned = User::NULL;
         let joined = join::pthread_join::stand_in(thread, User::lend(&mut returned));

@@ -7,6 +7,7 @@ use std::ffi::{CStr, c_char, c_int};
 use carefree_runtime::kernel_name::{KernelName, kernel_name, set_kernel_name};
 
 use crate::call::answer::answer;
+use crate::call::fiber;
 use crate::call::host;
 use crate::call::memory;
 use crate::call::user::User;
@@ -27,8 +28,8 @@ fn cut(bytes: &[u8]) -> KernelName {
     name
 }
 
-interpose! { steady
-    /// `pthread_setname_np(3)`.
+interpose! { steady anywhere
+    /// `pthread_setname_np(3)`, also by a thread for a fiber.
     safe fn pthread_setname_np(thread: Thread, name: User<c_char>) -> c_int,
         linked "__pthread_setname_np"
     {
@@ -38,7 +39,7 @@ interpose! { steady
         if let Some(named) = named {
             return named;
         }
-        if !is_self(thread) {
+        if !is_self(thread) || !fiber::on_fiber() {
             return original(thread, name);
         }
         // SAFETY: the program has given a string, which libc's function would read unasked, and which stays
@@ -52,8 +53,8 @@ interpose! { steady
     }
 }
 
-interpose! { steady
-    /// `pthread_getname_np(3)`.
+interpose! { steady anywhere
+    /// `pthread_getname_np(3)`, also by a thread for a fiber.
     safe fn pthread_getname_np(thread: Thread, place: User<c_char>, length: usize) -> c_int,
         linked "__pthread_getname_np"
     {
@@ -64,7 +65,8 @@ interpose! { steady
         if let Some(named) = named {
             return named;
         }
-        let name = if is_self(thread) { kernel_name() } else { None };
+        let is_own = is_self(thread) && fiber::on_fiber();
+        let name = if is_own { kernel_name() } else { None };
         let Some(name) = name else { return original(thread, place, length) };
         if length < name.len() {
             return libc::ERANGE;

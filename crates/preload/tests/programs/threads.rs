@@ -11,6 +11,11 @@ use crate::common::{
 };
 
 #[test]
+fn a_thread_that_stays_one_joins_and_names_fibers() {
+    compare_c("creators.c");
+}
+
+#[test]
 fn threads_are_created_joined_and_named() {
     compare_c("threads.c");
 }
