@@ -29,6 +29,7 @@ pub mod memory;
 pub mod nap;
 pub mod number;
 pub mod own;
+pub mod probe;
 pub mod slice;
 pub mod text;
 pub mod usage;

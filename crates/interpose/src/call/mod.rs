@@ -11,7 +11,6 @@ pub(crate) mod answer;
 pub(crate) mod buffers;
 pub(crate) mod fiber;
 pub mod host;
-pub(crate) mod memory;
 pub(crate) mod own_file;
 pub(crate) mod pipe;
 pub(crate) mod sys;

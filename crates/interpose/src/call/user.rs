@@ -32,9 +32,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ptr;
 
+use carefree_ground::probe;
 use carefree_runtime::kernel_name::KernelName;
-
-use crate::call::memory;
 
 /// A pointer that the caller of a stand-in has given, to one or several `T`.
 ///
@@ -146,7 +145,7 @@ impl<'u, T> User<'u, T> {
     /// # Errors
     /// `EFAULT` if not.
     pub(crate) fn check(self, count: usize) -> Result<(), c_int> {
-        memory::check(self.0, count)
+        probe::check(self.0, count)
     }
 }
 
@@ -204,7 +203,7 @@ impl<T: Plain> User<'_, T> {
     /// `EFAULT` if it is not.
     pub(crate) fn write(self, value: T) -> Result<(), c_int> {
         // SAFETY: all of it is overwritten just below.
-        unsafe { memory::check_writable(self.0) }?;
+        unsafe { probe::check_writable(self.0) }?;
         // SAFETY: `check_writable` has found it writable.
         unsafe { self.write_seen(value) };
         Ok(())

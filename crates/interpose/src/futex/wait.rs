@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use carefree_context::arch::FloatControl;
 use carefree_ground::kernel;
+use carefree_ground::probe;
 use carefree_runtime::clock::{self, NEVER};
 use carefree_runtime::parker;
 use carefree_runtime::wait::{Until, park_tagged};
@@ -20,7 +21,6 @@ use carefree_runtime::{Outcome, Reason};
 use crate::call::answer::{answer, set_errno};
 use crate::call::fiber::guarded;
 use crate::call::host;
-use crate::call::memory;
 use crate::call::user::User;
 use crate::futex::call::{command, is_private, key};
 use crate::futex::outside;
@@ -218,7 +218,7 @@ fn handles_and_goes_on() -> bool {
 /// than a hand-over between two fibers. So a page that is unmapped after a wait in it is taken to be there.
 fn check(place: usize) -> Result<(), c_int> {
     if !is_seen(place) {
-        memory::check(place as *const u32, 1)?;
+        probe::check(place as *const u32, 1)?;
         let page = place / PAGE;
         SEEN[page % PAGES].store(page, Ordering::Relaxed);
     }

@@ -19,11 +19,11 @@
 use std::ffi::c_int;
 
 use carefree_ground::kernel;
+use carefree_ground::probe;
 use carefree_runtime::Reason;
 use libc::iovec;
 
 use crate::call::answer::{Answer, is_end};
-use crate::call::memory;
 use crate::descriptor::kind::Seen;
 use crate::descriptor::storage::{self, Busy, Storage};
 use crate::descriptor::{self, File, warm};
@@ -40,7 +40,7 @@ const MODERATE: usize = 128 * 1024;
 const AHEAD: u64 = 16 * 1024;
 
 /// The smallest page: it is in memory as a whole or not at all.
-const PAGE: u64 = memory::PAGE as u64;
+const PAGE: u64 = probe::PAGE as u64;
 
 /// Makes a call on a file that has a position, of which `seen` is known.
 pub(crate) fn perform(call: &Call, seen: Seen) -> Answer {

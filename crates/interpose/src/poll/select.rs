@@ -3,12 +3,12 @@
 use std::ffi::{c_int, c_ulong};
 use std::ptr;
 
+use carefree_ground::probe;
 use carefree_runtime::clock::NEVER;
 use carefree_runtime::wait;
 use libc::{sigset_t, timespec, timeval};
 
 use crate::call::answer::{Answer, answer, set_errno};
-use crate::call::memory;
 use crate::call::sys::{self, Number};
 use crate::call::uninterrupted::offload;
 use crate::call::user::User;
@@ -214,10 +214,10 @@ impl<'u> Selection<'u> {
     fn end(&self, selected: usize, answers: &Sets) -> Answer {
         let words = words_of(self.most);
         for (set, answer) in self.given.iter().zip(answers).filter(|(set, _)| !set.is_null()) {
-            let each_page = (0..words).step_by(memory::PAGE / size_of::<Bits>());
+            let each_page = (0..words).step_by(probe::PAGE / size_of::<Bits>());
             for place in each_page.chain(words.checked_sub(1)) {
                 // SAFETY: it is overwritten.
-                unsafe { memory::check_writable(set.after(place).pointer()) }?;
+                unsafe { probe::check_writable(set.after(place).pointer()) }?;
             }
             // SAFETY: all pages of the set were just found writable, the program has given it to be written to,
             // and the answer has as many words.

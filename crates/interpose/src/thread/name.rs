@@ -4,12 +4,12 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
+use carefree_ground::probe;
 use carefree_runtime::kernel_name::{KernelName, kernel_name, set_kernel_name};
 
 use crate::call::answer::answer;
 use crate::call::fiber;
 use crate::call::host;
-use crate::call::memory;
 use crate::call::user::User;
 
 /// A `pthread_t`, which is the address of libc's record of the thread.
@@ -99,7 +99,7 @@ fn read(from: User<u8>) -> Result<KernelName, c_int> {
     let mut name = KernelName::default();
     for index in 0..name.len() - 1 {
         let place = from.after(index);
-        if index == 0 || place.address() % memory::PAGE == 0 {
+        if index == 0 || place.address() % probe::PAGE == 0 {
             place.check(1)?;
         }
         // SAFETY: `check` has found its page readable, for this byte or for an earlier one.

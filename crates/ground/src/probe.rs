@@ -1,4 +1,4 @@
-//! The caller's memory, before it is read here and not by the kernel.
+//! Memory that a caller names, before it is read here and not by the kernel.
 //!
 //! A system call answers `EFAULT` for a pointer that leads nowhere; if we read through it ourselves, the
 //! program would crash instead. So either the kernel has read it before us (most calls are tried first),
@@ -8,18 +8,18 @@
 use std::ffi::c_int;
 use std::ptr;
 
-use carefree_ground::kernel;
+use crate::kernel;
 
 /// Bytes of the kernel's set of signals, which is what it is asked to read.
 const WORD: usize = 8;
 /// The smallest page there is.
-pub(crate) const PAGE: usize = 4096;
+pub const PAGE: usize = 4096;
 
 /// Whether `count` values at `first` can be read; they need not be aligned.
 ///
 /// # Errors
 /// `EFAULT` if not.
-pub(crate) fn check<T>(first: *const T, count: usize) -> Result<(), c_int> {
+pub fn check<T>(first: *const T, count: usize) -> Result<(), c_int> {
     let bytes = size_of::<T>().checked_mul(count).ok_or(libc::EFAULT)?;
     if bytes == 0 {
         return Ok(());
@@ -48,7 +48,7 @@ pub(crate) fn check<T>(first: *const T, count: usize) -> Result<(), c_int> {
 ///
 /// # Safety
 /// What is there is not needed any more.
-pub(crate) unsafe fn check_writable<T>(place: *mut T) -> Result<(), c_int> {
+pub unsafe fn check_writable<T>(place: *mut T) -> Result<(), c_int> {
     const { assert!(size_of::<T>() >= WORD && size_of::<T>() <= PAGE) };
     ask(0, place as usize)?;
     // It may reach into one more page.
