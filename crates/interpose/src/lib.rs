@@ -24,7 +24,7 @@
 //! | `wait`, `waitpid`, `waitid`, `system`, `pclose` | `process` |
 //! | POSIX message queues; System V messages and semaphores | `ipc` |
 //! | `pthread_mutex_*`, `pthread_cond_*`, `pthread_rwlock_*`, `sem_*`, `pthread_barrier_*`, `pthread_once`, `flockfile`; C11's | `locks` |
-//! | `pthread_join`, `pthread_create`, `pthread_setname_np`, `prctl`, `sched_yield` | `thread` |
+//! | `pthread_join`, `pthread_create`, `pthread_setname_np`, `prctl`, `sched_yield`, `thrd_yield` | `thread` |
 //! | `dlopen`, `dlclose`; libraries that are loaded | `loader` |
 //! | `getaddrinfo`, `gethostbyname`, `getpwnam` and their kin | `lookup` |
 //! | `syscall`: the futex (`futex`), and the calls above by their numbers | `syscall` |

@@ -53,6 +53,8 @@ fn every_call_is_in_it_and_no_other() {
     assert!(here.contains("read"), "no stand-ins were found: {here:?}");
     // Defined by `context`, and does not wait: it tells where a fiber's stack is.
     here.remove("pthread_getattr_np");
+    // No new program is linked to it, so this one does not export it, unlike `libcarefree.so`.
+    here.insert("pthread_yield".to_owned());
     let missing: Vec<_> = here.difference(&once).collect();
     assert!(missing.is_empty(), "not in docs/calls.md: {missing:?}");
     let invented: Vec<_> = once.difference(&here).collect();

@@ -32,6 +32,16 @@ fn threads_have_the_processors_that_they_ask_for() {
     compare_c("processors.c");
 }
 
+/// (Natively the kernel may leave a thread its processor, and have another run the new one a moment later.)
+#[test]
+fn all_that_yield_let_others_run() {
+    let Some(program) = compile("cc", &[], "gives_way.c") else { return };
+    for name in ["sched_yield", "thrd_yield", "pthread_yield"] {
+        let output = run(&[program.as_os_str(), OsStr::new(name)], Some((1, None)));
+        assert_eq!(output.stdout, b"soon\n", "{name}: {output:?}");
+    }
+}
+
 #[test]
 fn threads_end_by_exits_and_cancellation() {
     compare_c("ending.c");
