@@ -7,7 +7,8 @@ use std::process::{Command, Output};
 use carefree_testing::artifact::preload;
 
 use crate::common::{
-    LIBRARY, compare, compare_c, compare_compiled, compare_script, compile, compile_parts, run,
+    LIBRARY, compare, compare_c, compare_compiled, compare_over, compare_script, compile,
+    compile_parts, run,
 };
 
 #[test]
@@ -40,6 +41,13 @@ fn all_that_yield_let_others_run() {
         let output = run(&[program.as_os_str(), OsStr::new(name)], Some((1, None)));
         assert_eq!(output.stdout, b"soon\n", "{name}: {output:?}");
     }
+}
+
+/// With two carriers on one processor, the other one has to do what a thread waits for.
+#[test]
+fn carriers_give_way_whose_threads_only_yield() {
+    let Some(program) = compile("cc", &[], "turns.c") else { return };
+    compare_over(&[program.as_os_str()], &[(1, None), (2, None)]);
 }
 
 #[test]

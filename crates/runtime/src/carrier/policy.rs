@@ -38,6 +38,9 @@ pub(crate) const INJECTED: usize = 64;
 /// Visits to the carrier's own context between two looks for libraries that were loaded meanwhile.
 #[cfg(not(loom))]
 pub(crate) const REFRESH: u64 = 16;
+/// Visits after which a carrier whose fibers have done nothing but yield gives its processor up, if another may need it.
+#[cfg(not(loom))]
+pub(crate) const YIELDING: u64 = 8;
 /// The sleeping carrier that sees to others' late timers wakes for those of carriers that are down so many
 /// nanoseconds after they are due, in case these have other things to do then. The other sleeping carriers wake so
 /// much later than that one does for carriers that are up.

@@ -18,7 +18,7 @@ use crate::carrier::lookout;
 use crate::carrier::meter;
 use crate::carrier::policy::{
     DOZE, INJECTED, INTERRUPTED, LATE, POSTPONED, REFRESH, ROUND, STAGGER, SUBMITTED, UNANSWERED,
-    UNANSWERED_SLOW,
+    UNANSWERED_SLOW, YIELDING,
 };
 use crate::carrier::stats::count;
 use crate::carrier::wake::wake_timed_out;
@@ -58,6 +58,7 @@ impl Carrier {
         if let Some(layout) = tls::mode().layout() {
             layout.prepare_malloc();
         }
+        let (mut events, mut switches) = (0, Vec::new());
         for visit in 0u64.. {
             // Where the order is drawn, each fiber comes back here, and this context chooses the next.
             self.round.set(if self.time.is_some() { 0 } else { ROUND });
@@ -69,6 +70,13 @@ impl Carrier {
             unsafe { if is_idle { self.peek() } else { self.poll() } };
             if visit % REFRESH == 0 {
                 notice_libraries();
+            }
+            if visit % YIELDING == 0 && self.runtime().sleepers.active() > 1 {
+                let before = mem::replace(&mut events, self.stats.events());
+                // It may need this processor, to do what the fibers here wait for.
+                if self.some_other_stands(&mut switches) && events == before {
+                    give_way();
+                }
             }
             // Not before the first fibers have run: see the monitor.
             if visit == 1 {
@@ -104,6 +112,24 @@ impl Carrier {
             self.runtime().wake_all();
         }
         self.leave();
+    }
+
+    /// Whether another carrier does not sleep, and has made no switch since it had made so many, though no fiber is known
+    /// to keep it: it may be waiting for a processor. Notes how many each has made by now.
+    fn some_other_stands(&self, switches: &mut Vec<u64>) -> bool {
+        let runtime = self.runtime();
+        let mut stands = false;
+        for (index, other) in runtime.carriers.iter().enumerate() {
+            if switches.len() == index {
+                switches.push(0);
+            }
+            let before = mem::replace(&mut switches[index], other.switches());
+            stands |= switches[index] == before
+                && !ptr::eq(other, self)
+                && !runtime.sleepers.is_sleeping(other.index)
+                && !other.looks.is_kept.load(Ordering::Relaxed);
+        }
+        stands
     }
 
     /// Runs fibers, this one first, until one of them comes back here.

@@ -18,6 +18,15 @@ pub(crate) struct Stats {
     pub(crate) requests: AtomicU64,
 }
 
+impl Stats {
+    /// Fibers that were spawned here, have ended, or have begun a wait: a carrier that counts none of these has only run
+    /// fibers that yield.
+    pub(crate) fn events(&self) -> u64 {
+        let counts = [&self.spawned, &self.ended].into_iter().chain(&self.parks);
+        counts.map(|count| count.load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
+    }
+}
+
 #[inline(always)]
 pub(crate) fn count(counter: &AtomicU64) {
     // One writer, so no read-modify-write is needed.
