@@ -7,6 +7,7 @@ use std::ptr;
 
 use carefree_context::arch::ThreadContext;
 use carefree_context::{loader, overflow, tls};
+use carefree_ground::mapped::Mapped;
 use carefree_ground::nap;
 use carefree_ground::slice::{self, Slice};
 use carefree_ground::text::Text;
@@ -40,6 +41,12 @@ const DUE_AHEAD: usize = 8;
 /// How often a carrier looks for an answer before it gives up the processor between two looks.
 const SPINS: u32 = 100;
 
+/// What a carrier has noted of the [events](crate::carrier::stats::Stats::events) here, and of each carrier's switches.
+struct Noted {
+    events: u64,
+    switches: Mapped<u64>,
+}
+
 impl Carrier {
     /// The body of the carrier's thread. With its first fiber it becomes as the others, if it came here with shorter
     /// slices than the `usual` ones; what its fibers start inherits what it has.
@@ -58,7 +65,7 @@ impl Carrier {
         if let Some(layout) = tls::mode().layout() {
             layout.prepare_malloc();
         }
-        let (mut events, mut switches) = (0, Vec::new());
+        let mut noted = Noted { events: 0, switches: Mapped::new() };
         for visit in 0u64.. {
             // Where the order is drawn, each fiber comes back here, and this context chooses the next.
             self.round.set(if self.time.is_some() { 0 } else { ROUND });
@@ -71,12 +78,8 @@ impl Carrier {
             if visit % REFRESH == 0 {
                 notice_libraries();
             }
-            if visit % YIELDING == 0 && self.runtime().sleepers.active() > 1 {
-                let before = mem::replace(&mut events, self.stats.events());
-                // It may need this processor, to do what the fibers here wait for.
-                if self.some_other_stands(&mut switches) && events == before {
-                    give_way();
-                }
+            if visit % YIELDING == 0 && self.is_held_up(&mut noted) {
+                give_way();
             }
             // Not before the first fibers have run: see the monitor.
             if visit == 1 {
@@ -114,17 +117,21 @@ impl Carrier {
         self.leave();
     }
 
-    /// Whether another carrier does not sleep, and has made no switch since it had made so many, though no fiber is known
-    /// to keep it: it may be waiting for a processor. Notes how many each has made by now.
-    fn some_other_stands(&self, switches: &mut Vec<u64>) -> bool {
+    /// Whether the fibers here have done nothing but yield since this was asked last, while another carrier, which does not
+    /// sleep and which no fiber is known to keep, has made no switch: it may need this processor, to do what they wait for.
+    fn is_held_up(&self, noted: &mut Noted) -> bool {
         let runtime = self.runtime();
+        let events = self.stats.events();
+        if mem::replace(&mut noted.events, events) != events || runtime.sleepers.active() < 2 {
+            return false;
+        }
         let mut stands = false;
         for (index, other) in runtime.carriers.iter().enumerate() {
-            if switches.len() == index {
-                switches.push(0);
+            if noted.switches.len() == index && !noted.switches.push(0) {
+                break;
             }
-            let before = mem::replace(&mut switches[index], other.switches());
-            stands |= switches[index] == before
+            let switches = other.switches();
+            stands |= mem::replace(&mut noted.switches[index], switches) == switches
                 && !ptr::eq(other, self)
                 && !runtime.sleepers.is_sleeping(other.index)
                 && !other.looks.is_kept.load(Ordering::Relaxed);
