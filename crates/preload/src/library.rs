@@ -15,7 +15,7 @@ use crate::thread;
 /// Called by a library's `_init`, by the loader and under its lock.
 #[unsafe(no_mangle)]
 extern "C" fn __gmon_start__() {
-    thread::look_for_go();
+    thread::look_for_libraries();
     // Usually: most libraries begin before the program does.
     if tls::known().is_none() {
         return;

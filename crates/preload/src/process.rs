@@ -71,7 +71,7 @@ fn in_child() {
         exempt::renew();
         // SAFETY: the child of a fork has one thread, which is in a handler of forks.
         unsafe {
-            thread::renew_go();
+            thread::renew_libraries();
             thread::renew_names();
         }
         kept::renew();

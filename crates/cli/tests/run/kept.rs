@@ -295,3 +295,44 @@ fn a_program_that_another_one_starts_may_have_to_keep_its_threads() {
         "{output:?}"
     );
 }
+
+/// The program's other threads are fibers.
+#[test]
+fn threads_of_gccs_openmp_stay_threads() {
+    artifact::preload();
+    let (_folder, program) = place();
+    let text = r#"
+        #define _GNU_SOURCE
+        #include <omp.h>
+        #include <pthread.h>
+        #include <stdio.h>
+        #include <unistd.h>
+        static int is_thread(void) {
+            char path[64];
+            snprintf(path, sizeof path, "/proc/self/task/%d", (int)gettid());
+            return !access(path, F_OK);
+        }
+        static int threads_in_a_loop(void) {
+            int threads = 0;
+            #pragma omp parallel num_threads(4) reduction(+: threads)
+            threads += is_thread();
+            return threads;
+        }
+        static void *begin(void *argument) {
+            printf("%d of 1\n", is_thread());
+            printf("%d of 4\n", threads_in_a_loop());
+            return argument;
+        }
+        int main(void) {
+            pthread_t thread;
+            printf("%d of 4\n", threads_in_a_loop());
+            return pthread_create(&thread, 0, begin, 0) || pthread_join(thread, 0);
+        }
+    "#;
+    if !compile(text, &["-fopenmp"], &program) {
+        return;
+    }
+    let output = run(["run", "--strict", program.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(stdout(&output), "4 of 4\n0 of 1\n3 of 4\n", "{output:?}");
+}

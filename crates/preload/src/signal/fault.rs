@@ -18,7 +18,7 @@ use libc::{sighandler_t, siginfo_t, ucontext_t};
 
 use crate::signal::set::{FAULTS, RAISED, TERMINAL, bit, change_kernels, is_masked_as_ours};
 use crate::signal::{alternate, beside, crash, deliver, post};
-use crate::thread::is_go;
+use crate::thread::are_kernels;
 use crate::thread::record::{self, Record};
 
 /// A program's action.
@@ -138,7 +138,7 @@ pub(crate) fn stand_in_for(signal: c_int, action: &libc::sigaction) -> Option<li
     // Go knows the kernel's alternate stack, and no other. (What has handled a crash sets the handler that was there
     // before: that is not looked for in the loader's list again, of which the thread that crashed may have the lock.)
     if matches!(handler, libc::SIG_DFL | libc::SIG_IGN)
-        || !actions.has_had(handler) && is_go(handler)
+        || !actions.has_had(handler) && are_kernels(handler)
     {
         return None;
     }

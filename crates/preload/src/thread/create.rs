@@ -13,8 +13,8 @@ use libc::{pthread_attr_t, pthread_t};
 
 use crate::thread::cancel::begin_return;
 use crate::thread::exempt;
-use crate::thread::goroutines;
 use crate::thread::inheritance;
+use crate::thread::libraries;
 use crate::thread::name;
 use crate::thread::own_stack;
 use crate::thread::policy::Policy;
@@ -188,7 +188,7 @@ unsafe fn create_hosted(
 ) -> Option<c_int> {
     if start::is_ours(start.function)
         || exempt::is_exempt(start.function)
-        || goroutines::are_run_by(start.function)
+        || libraries::are_kernels(start.function)
     {
         return None;
     }

@@ -9,11 +9,11 @@ mod create;
 pub(crate) mod exempt;
 mod exit;
 mod frame;
-mod goroutines;
 mod identity;
 mod inheritance;
 mod join;
 pub(crate) mod lateness;
+mod libraries;
 mod main;
 mod name;
 mod niceness;
@@ -34,9 +34,11 @@ pub(crate) use cancel::{
 pub(crate) use cpu_time::{owner as clock_owner, shown as time_shown};
 pub(crate) use create::{Call, create, default_stack};
 pub(crate) use exit::run_main;
-pub(crate) use goroutines::{are_run_by as is_go, look_again as look_for_go, renew as renew_go};
 pub(crate) use identity::find_number;
 pub(crate) use join::{detach, join};
+pub(crate) use libraries::{
+    are_kernels, look_again as look_for_libraries, renew as renew_libraries,
+};
 pub(crate) use name::{
     get_name, of as name_of, renew as renew_names, set_kernels as name_kernels, set_name,
 };

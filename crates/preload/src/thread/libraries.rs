@@ -1,8 +1,11 @@
-//! Threads that run goroutines, which a library in Go creates: they stay the kernel's.
+//! Libraries whose threads stay the kernel's.
 //!
 //! Go's runtime sets the mask, the alternate stack and the number of each of its threads by system calls of its
-//! own, for the kernel thread that it finds itself on, and sends that one signals. So where such a library is
+//! own, for the kernel thread that it finds itself on, and sends that one signals. So where a library in Go is
 //! loaded later, the threads that start in it are no fibers. (Programs that begin with one: `start::has_go`.)
+//!
+//! The threads of GCC's OpenMP wait for each other, at each end of a loop, by system calls of its own. As a fiber each
+//! would keep a carrier, but would have that only after the monitor has added one.
 //!
 //! A library tells by what it [exports](Exports).
 
@@ -15,7 +18,7 @@ use carefree_ground::lock::Lock;
 use carefree_runtime::hosted;
 use carefree_runtime::wait::without_parking;
 
-/// Where threads have started from when there are hosted ones, and whether that is Go's.
+/// Where threads have started from when there are hosted ones, and whether these stay the kernel's.
 static KNOWN: Lock<Vec<(Range<usize>, bool)>> = Lock::new(Vec::new());
 /// Whether libraries have been loaded since: they may lie where others did.
 static STALE: AtomicBool = AtomicBool::new(false);
@@ -34,23 +37,24 @@ pub(crate) fn look_again() {
     STALE.store(true, Ordering::Release);
 }
 
-/// Whether a thread that starts with `function` is one of Go's, or a handler there.
-pub(crate) fn are_run_by(function: usize) -> bool {
+/// Whether `function`, with which a thread starts or which handles a signal, belongs to a library whose threads stay the
+/// kernel's.
+pub(crate) fn are_kernels(function: usize) -> bool {
     if !hosted::is_hosting() {
-        return look_up(function).is_some_and(|(_, is_go)| is_go);
+        return look_up(function).is_some_and(|(_, keeps)| keeps);
     }
     let known = without_parking(|| {
         let mut known = KNOWN.lock();
         if STALE.swap(false, Ordering::Acquire) {
             known.clear();
         }
-        known.iter().find(|(range, _)| range.contains(&function)).map(|(_, is_go)| *is_go)
+        known.iter().find(|(range, _)| range.contains(&function)).map(|(_, keeps)| *keeps)
     });
     known.unwrap_or_else(|| {
         // (None has code that was made at run time.)
-        let Some((range, is_go)) = look_up(function) else { return false };
-        without_parking(|| KNOWN.lock().push((range, is_go)));
-        is_go
+        let Some((range, keeps)) = look_up(function) else { return false };
+        without_parking(|| KNOWN.lock().push((range, keeps)));
+        keeps
     })
 }
 
@@ -64,12 +68,21 @@ fn look_up(function: usize) -> Option<(Range<usize>, bool)> {
             if is_this {
                 // SAFETY: the loader describes an object that is there.
                 let exports = unsafe { Exports::of(info) };
-                found = Some((range, exports.is_some_and(|all| all.has(c"_cgo_topofstack"))));
+                found = Some((range, exports.is_some_and(|all| is_go(&all) || is_openmp(&all))));
             }
             is_this
         });
         found
     })
+}
+
+fn is_go(exports: &Exports) -> bool {
+    exports.has(c"_cgo_topofstack")
+}
+
+/// (LLVM's OpenMP has GCC's functions as well, and those of its own. It waits by libc's calls.)
+fn is_openmp(exports: &Exports) -> bool {
+    exports.has(c"GOMP_parallel") && !exports.has(c"__kmpc_fork_call")
 }
 
 /// From where to where an object lies.
