@@ -352,7 +352,12 @@ pub(crate) unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<
     unsafe {
         match number {
             libc::SYS_timer_create => {
-                let created = create(a as clockid_t, (b as *const sigevent).as_ref(), false)?;
+                let event = (b != 0).then(|| place::read(b as *const sigevent)).transpose();
+                let event = match event {
+                    Ok(event) => event,
+                    Err(errno) => return Some(errno),
+                };
+                let created = create(a as clockid_t, event.as_ref(), false)?;
                 Some(created.map_or_else(
                     |errno| errno,
                     |id| {

@@ -25,6 +25,9 @@ static void signals(void) {
     SAY(syscall(SYS_rt_sigprocmask, SIG_BLOCK, &set, NOWHERE, 8));
     SAY(syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &set, 8));
     SAY(syscall(SYS_rt_tgsigqueueinfo, getpid(), syscall(SYS_gettid), SIGUSR1, NOWHERE));
+    int timer;
+    SAY(syscall(SYS_timer_create, CLOCK_MONOTONIC, NOWHERE, &timer));
+    SAY(syscall(SYS_timer_create, CLOCK_THREAD_CPUTIME_ID, NOWHERE, &timer));
     SAY(sigaltstack((void *)NOWHERE, NULL));
     SAY(sigaltstack(NULL, (void *)NOWHERE));
     for (int signal = 31; signal < 34; signal++) {
