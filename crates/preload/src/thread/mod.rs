@@ -19,6 +19,7 @@ mod name;
 mod niceness;
 mod own_stack;
 pub(crate) mod policy;
+mod processors;
 pub(crate) mod record;
 mod rights;
 mod scheduling;

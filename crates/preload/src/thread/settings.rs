@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI8, AtomicI32, AtomicPtr, AtomicU32, O
 
 use carefree_ground::kernel;
 
-use crate::thread::affinity::Set;
+use crate::thread::processors::Set;
 
 /// `IOPRIO_WHO_PROCESS`: one thread.
 pub(super) const THREAD: usize = 1;

@@ -143,15 +143,15 @@ fn one_can_end_while_a_thread_still_wakes_its_last_fiber() {
 
 #[test]
 fn counts_count() {
-    let before = metrics();
     let runtime = runtime(1);
     runtime.run(|| {
         spawn(|| ()).join().unwrap();
         sleep(Duration::from_micros(1));
     });
+    // (Those of other tests' runtimes count while these run.)
     let during = metrics();
     assert!(during.carriers > 0);
-    assert!(during.spawned >= before.spawned);
+    assert!(during.spawned > 0);
     assert!(during.switches > 0 && during.parks > 0);
     let waits = waits_by_reason();
     let of = |reason| waits.iter().find(|(of, _)| *of == reason).map_or(0, |(_, count)| *count);
