@@ -65,8 +65,8 @@ mod tests {
 
     #[test]
     fn the_beginning_of_a_file_is_read_as_far_as_there_is_room() {
-        let mut room = [0; 8];
-        assert_eq!(read_start(c"/proc/self/status", &mut room), b"Name:\tca");
+        let mut room = [0; 5];
+        assert_eq!(read_start(c"/proc/self/status", &mut room), b"Name:");
         assert_eq!(read_start(c"/nowhere", &mut room), b"");
         assert_eq!(read_start(c"/proc", &mut room), b"", "a folder");
     }
