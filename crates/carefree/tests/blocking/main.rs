@@ -28,6 +28,7 @@ mod numbers;
 mod pointers;
 mod processes;
 mod ready;
+mod replaced;
 mod resets;
 mod signals;
 mod sleep;

@@ -30,15 +30,6 @@ fn file() -> File {
     file
 }
 
-fn pipe() -> (OwnedFd, OwnedFd) {
-    let mut ends = [0; 2];
-    // SAFETY: there is room for the answer, and the files are ours.
-    unsafe {
-        assert_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC), 0);
-        (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]))
-    }
-}
-
 fn send(
     to: &impl AsRawFd,
     from: &impl AsRawFd,

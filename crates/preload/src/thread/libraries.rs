@@ -4,8 +4,8 @@
 //! own, for the kernel thread that it finds itself on, and sends that one signals. So where a library in Go is
 //! loaded later, the threads that start in it are no fibers. (Programs that begin with one: `start::has_go`.)
 //!
-//! The threads of GCC's OpenMP wait for each other, at each end of a loop, by system calls of its own. As a fiber each
-//! would keep a carrier, but would have that only after the monitor has added one.
+//! The threads of GCC's OpenMP wait for each other, at each end of a loop, by system calls of its own. As a fiber,
+//! each would keep a carrier, and would wait for the monitor to add that carrier first.
 //!
 //! A library tells by what it [exports](Exports).
 

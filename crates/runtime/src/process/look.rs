@@ -207,8 +207,8 @@ fn state(runtime: &Shared, carrier: &Carrier, first: bool) -> State {
     let has_switched = carrier.look();
     let has_run = carrier.looks.time.swap(time, Ordering::Relaxed) != time;
     if !has_run && !has_switched {
-        // It has done nothing since the last look, however long ago that was. (One that waits for a processor cannot
-        // begin to wait for anything else without one.)
+        // It has done nothing since the last look, however long ago that was. (A carrier that
+        // waits for a processor begins no other wait before it has had one.)
         let (waits, is_kept) = (&carrier.looks.is_unscheduled, &carrier.looks.is_kept);
         match (waits.load(Ordering::Relaxed), is_kept.load(Ordering::Relaxed)) {
             (true, _) if !first => return State::Unscheduled,
